@@ -1,5 +1,8 @@
-"""Assignment with racks: beside cycle cancelling as KIP-925 describes it, beside a flow with an arc for each task and
-container, and at the size of a large job; and how much is read across racks by the KIP's plans and by ours.
+"""Benchmarks of the rack-aware assignment.
+
+The command compares our solver with cycle cancelling as KIP-925 describes it, and with a flow that has an arc for each
+task and container. It measures our solver at the size of a large job. It also compares how many partitions the KIP's
+plans and our plans read across racks.
 """
 
 from __future__ import annotations
@@ -32,13 +35,17 @@ import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 """
-"""Says on stderr how many KB a command takes. A small process, as a child counts those of the one that starts it."""
+"""Runs a command, and prints the peak of the command's memory in KB to stderr. This code is run in a small process of
+its own, because the peak of a child process includes the memory of the process that starts it.
+"""
 PARTS = ("cycles", "dense", "standbys", "large", "plans")
 
 
 def problem(tasks: int, containers: int, racks: int, *, seed: int = 1, replicas: int = 2, **rules: object) -> Problem:
-    """Two inputs and a changelog for each task, each in so many racks; containers in all racks in turn. With ``home``,
-    each task runs somewhere, as likely as not in another rack."""
+    """Make a problem in which each task reads two inputs and a changelog, one partition of each. Each partition has
+    replicas in ``replicas`` racks. Containers are placed in all racks in turn. With ``home``, each task already runs
+    in a random container.
+    """
     rng = random.Random(seed)
     names = [f"r{number}" for number in range(racks)]
     home = bool(rules.pop("home", False))
@@ -64,7 +71,9 @@ def problem(tasks: int, containers: int, racks: int, *, seed: int = 1, replicas:
 
 
 def costs(asked: Problem, *, standby: bool = False) -> kip.Whole:
-    """Partitions that are read across racks: (task, container)."""
+    """How many partitions each container would read across racks for each task, as an array (task, container). With
+    ``standby``, these are the partitions that a standby of the task would read.
+    """
     rack = np.array([one.rack for one in asked.containers])
     found = np.zeros((len(asked.tasks), len(rack)), np.int64)
     for number, task in enumerate(asked.tasks):
@@ -74,7 +83,7 @@ def costs(asked: Problem, *, standby: bool = False) -> kip.Whole:
 
 
 def timed(run: Callable[[], object], times: int) -> float:
-    """Seconds, the median."""
+    """The median of the seconds that ``times`` calls take."""
     found = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -88,7 +97,9 @@ def told(what: str, value: str, allowed: str, kept: bool) -> None:
 
 
 def cycles() -> None:
-    """With the KIP's counts, so that both have the same least cost."""
+    """Compare our solver with cycle cancelling. Each container gets the number of tasks that the KIP gives it, so both
+    must find the same least cost.
+    """
     asked = problem(300, 20, 9, loads="fixed")
     cost = costs(asked)
     solve(asked)
@@ -148,7 +159,7 @@ def standbys() -> None:
 
 
 def large(anabranch: str) -> None:
-    """The whole command, in a process of its own, from a problem in which all tasks run somewhere."""
+    """Measure the whole command, in a process of its own, for a problem in which all tasks already run somewhere."""
     asked = problem(50_000, 1_000, 9, home=True)
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as place:
         file = Path(place) / "problem.json"
@@ -167,8 +178,10 @@ def large(anabranch: str) -> None:
 
 
 def plans(seeds: int) -> None:
-    """Actives and one standby each, in different racks. The KIP's standbys are less balanced than ours must be: ``off``
-    is by how many standbys its containers are beyond floor and ceiling."""
+    """Compare plans that have one standby for each task, in another rack. The KIP's plans may balance standbys less
+    well than ours must: ``off`` is the number of standbys that the KIP's containers have beyond the floor and the
+    ceiling of the mean.
+    """
     heads = f"{'KIP':>7} {'off':>5} {'sequential':>11} {'joint':>7} {'bound':>7}"
     print(f"{'tasks x containers x racks, replicas':40} {heads}")
     worse = 0

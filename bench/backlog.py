@@ -1,23 +1,34 @@
-"""A backlog behind a slow function: what ``scale`` and ``autoscale`` do about it, and how long that takes.
+"""What ``scale`` and ``autoscale`` do about a backlog behind a slow function, and how long this takes.
 
-What is measured. 60,000 records (``--records``) of which each takes 2 ms (``--wait``) lie in 2 partitions when a job
-starts. Three sides do them, in turn: the job that has factor 16 at once; the job that begins with factor 1, and is
-scaled to 16 five seconds after its lanes run; and the job that has an autosizer and no user. A side's *clearing* is the
-time from when its lanes run until nothing is left. That of the second side includes the five seconds before the call,
-so the command also prints what its ratio to the first one would be if the change took no time. The *switch* is the time
-from the call of ``scale`` until the new lanes run, with the verb's own start. What comes out is compared with what went
-in: each record once, in the order of its key.
+When a job starts, 60,000 records (``--records``) are waiting in 2 partitions. Each takes 2 ms (``--wait``). Three jobs
+clear this backlog, one after another:
 
-Other sides (``--sides``) run the job with factor 1. ``stop``, ``interrupt`` (Ctrl-C) and ``drain`` are called five
-seconds after the lanes run, as ``scale`` is, and measured until the job's processes have ended. ``deploy`` is called
-likewise, on a coordinator that starts containers, and measured by how long output stands still. ``watched`` takes all
-records in one batch, and measures how soon ``status`` has a figure after the function got its first record, and how old
-figures get. ``remaining`` lets batches be 30 s long, drains in such a batch, and compares the time left that ``drain``
-shows with the time that it still took, ten times a second; ``remaining-latest`` does so with ``--up-to latest``.
-``minute`` prints how many records a second were done in the first minute, and fails if a batch did.
+- ``once`` has factor 16 from the start.
+- ``scaled`` begins with factor 1, and is scaled to 16 five seconds after its lanes run.
+- ``auto`` begins with factor 1, and has an autosizer. No user changes it.
 
-``--work`` says what follows the function: ``map`` nothing; ``process``: it is a processor with state; ``windows``: a
-count in windows of event time; ``plain``: an output that is written at least once.
+The *clearing* of a job is the time from when its lanes run until all records are processed. For ``scaled``, this time
+includes the five seconds before the call, so the command also prints what the ratio to ``once`` would be if the change
+took no time. The *switch* is the time from the call of ``scale`` until the new lanes run, including the start of the
+verb itself. The output is compared with the input: each record must be there once, in the order of its key.
+
+Other sides (``--sides``) run the job with factor 1:
+
+- ``stop``, ``interrupt`` (Ctrl-C) and ``drain`` are called five seconds after the lanes run, and measured until the
+  job's processes have ended.
+- ``deploy`` is called at the same moment, on a coordinator that starts containers. The result is how long output
+  pauses.
+- ``watched`` processes all records in one batch. It measures how soon ``status`` has a figure after the function got
+  its first record, and how old figures get.
+- ``remaining`` lets batches take 30 s, and drains the job during such a batch. Ten times a second, it compares the time
+  left that ``drain`` shows with the time that the drain still took. ``remaining-latest`` does so with ``--up-to
+  latest``.
+- ``minute`` prints how many records per second were processed in the first minute. It fails if a
+  lane needs another attempt.
+
+``--work`` selects the job: ``map`` has only the function; ``process`` has a processor with state that waits instead of
+the function; ``windows`` counts the function's results in windows of event time; ``plain`` writes the function's
+results at least once.
 """
 
 from __future__ import annotations

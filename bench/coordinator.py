@@ -1,7 +1,7 @@
-"""A coordinator under load: 1,000 containers that beat every 2 s, each with 1,000 positions; and a job model of
-1,000,000 SSPs with buckets.
+"""A coordinator under load, and a job model of 1,000,000 SSPs with buckets.
 
-The coordinator is ``anabranch coordinator`` on a core of its own; PostgreSQL and the containers share another one.
+The load is 1,000 containers, each of which sends a heartbeat with 1,000 positions every 2 s. The coordinator is
+``anabranch coordinator`` on a core of its own; PostgreSQL and the simulated containers share another core.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ALLOWED_MS, ALLOWED_S, ALLOWED_MB = 50.0, 5.0, 1000.0
 PERIOD = 2.0
 PARTITIONS, FACTOR = 15_625, 64
 _SSPS = 10
-"""SSPs of a container in the plan; its beats tell of more."""
+"""The SSPs of each container in the plan. Heartbeats contain the positions of more SSPs."""
 _URL = re.compile(r"coordinator at (http://\S+?),")
 _MADE = "anabranch-bench-model"
 
@@ -76,12 +76,19 @@ def start_of(name: str, containers: int) -> StartRequest:
     return StartRequest(graph=graph(name), model=plan.model, lanes=lanes, fingerprint={}, program=program)
 
 
-# Beats
+# Heartbeats
 
 
 @dataclass
 class Figures:
-    """Of a stretch of time: latencies in ms, and shares of a core."""
+    """The figures of one measurement.
+
+    Attributes:
+        latencies: of heartbeats, in ms.
+        coordinator: the share of a core that the coordinator used.
+        driver: the share of a core that the simulated containers used.
+        memory: the coordinator's memory, in MB.
+    """
 
     name: str
     latencies: list[float]
@@ -104,7 +111,7 @@ HEAD = f"{'':28} {'beats':>7} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'coordi
 
 
 class Load:
-    """The containers of one coordinator. Made by :func:`loaded`."""
+    """The simulated containers of one coordinator. Made by :func:`loaded`."""
 
     def __init__(self, side: Side, containers: list[Container], seconds: float) -> None:
         self._side = side
@@ -120,8 +127,9 @@ class Load:
         return Figures(name, [1000 * each for each in latencies], its, ours, self._side.resident_mb())
 
     async def at_once(self, latencies: list[float], end: float) -> None:
-        """Each container beats every 2 s, whatever the others do and however long the last answer took; it counts from
-        when the beat was due."""
+        """For each container, a heartbeat is due every 2 s, independently of the other containers. If the previous
+        answer is late, the heartbeat is sent late. So latencies are measured from the time when a heartbeat was due.
+        """
         count = len(self._containers)
 
         async def beats(place: int, container: Container) -> None:
@@ -135,7 +143,9 @@ class Load:
         await asyncio.gather(*(beats(place, each) for place, each in enumerate(self._containers)))
 
     async def polls(self, latencies: list[float], end: float) -> None:
-        """Each container polls, for 1.5 to 2 s each time as containers do: all hang at once."""
+        """Each heartbeat is a long poll that waits for 1.5 to 2 s, as those of real containers do. All containers wait
+        at the same time.
+        """
         count = len(self._containers)
 
         async def polls(place: int, container: Container) -> None:
@@ -146,7 +156,9 @@ class Load:
         await asyncio.gather(*(polls(place, each) for place, each in enumerate(self._containers)))
 
     def news(self, rate: float, told: list[float]) -> Callable[[list[float], float], Awaitable[None]]:
-        """As ``polls``; besides, so many beats a second bring something that is stored."""
+        """Like ``polls``, with ``rate`` additional heartbeats per second that contain something that the coordinator
+        stores. The latencies of these heartbeats are added to ``told``.
+        """
 
         async def tells(end: float) -> None:
             due = time.perf_counter()
@@ -185,14 +197,14 @@ async def loaded(side: Side, url: str, jobs: list[str], each: int, count: int, s
         container = await joined(job, number)
         await container.beat(0.0)
         containers.append(container)
-        while len(containers) < len(jobs) * each:  # it stays alive until all are here
+        while len(containers) < len(jobs) * each:  # heartbeats keep its seat until all containers have joined
             await container.beat(PERIOD)
 
     await asyncio.gather(*(seated(job, number) for job in jobs for number in range(each)))
     print(f"{len(containers):,} containers run after {time.perf_counter() - begun:.1f} s", flush=True)
     random.shuffle(containers)
     gc.collect()
-    gc.disable()  # the containers' own pauses are none of the coordinator's
+    gc.disable()  # pauses of the simulated containers must not count as the coordinator's
     load = Load(side, containers, seconds)
     print(HEAD, flush=True)
     for name, run in (("beats that don't wait", load.at_once), ("polls, without their wait", load.polls)):
@@ -237,7 +249,7 @@ def _start(client: Client, start: StartRequest) -> None:
         try:
             client.start(start)
             return
-        except NotLeadingError:  # it will, in a moment
+        except NotLeadingError:  # the coordinator will lead in a moment
             if time.monotonic() > end:
                 raise
             time.sleep(0.05)
@@ -259,7 +271,9 @@ def _listening(side: Side) -> str:
 
 
 def model(given: argparse.Namespace) -> None:
-    """In a process of its own for each number of containers: the memory is the process's peak."""
+    """Build the job model for several numbers of containers, each in a process of its own, because the memory that is
+    printed is the peak of the process.
+    """
     print(f"a job model of {PARTITIONS:,} partitions and factor {FACTOR}: {PARTITIONS * FACTOR:,} SSPs")
     print(f"{'containers':>10} {'plan s':>7} {'lanes s':>8} {'peak MB':>8} {'JSON MB':>8} {'write s':>8} {'read s':>7}")
     for containers in (1, 100, 1000):

@@ -1,7 +1,7 @@
-"""The dashboard with 10,000 tasks, 100 containers and 1,000 events, in Chromium, against its budgets; and how long the
-coordinator takes for a beat while 20 pages are open, against none.
+"""Compares the dashboard with its budgets, in Chromium, for 10,000 tasks, 100 containers and 1,000 events.
 
-The coordinator listens in a process of its own, on SQLite; containers are played, without Spark.
+The command also compares how long the coordinator takes to answer a heartbeat with 20 open pages and with none. The
+coordinator runs in a process of its own, on SQLite. Containers are simulated, without Spark.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from bench.support.page_load import PAGES, PERIOD, Load, Served
 ALLOWED_RATIO = 1.1
 SHAPE = "10,000 x 1"
 LARGER = {"1,000 lanes": (10_000, 1, 10), "100,000 x 1": (100_000, 1, 1)}
-"""More lanes, which meet the same budgets, and more tasks, of which pages show a part and say so."""
+"""Larger jobs. The first has more lanes, and must meet the same budgets. The second has more tasks, of which pages show
+only a part, with a note.
+"""
 ADDRESSES = ("", "/matrix", "/lanes", "/lanes?view=timeline", "/partitions", "/containers", "/events")
 _PATH = f"/jobs/{JOB}"
 _SETTLES = 3.0
 _SLOWER = 4
-"""So many times slower the browser is made where the budgets say so."""
+"""For some budgets, the browser is made slower by this factor."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ BUDGETS = {
     "useful": Budget(f"figures of the overview, CPU {_SLOWER}x slower", 1_000, "ms"),
     "needed": Budget("of which the page had the CPU, with what drives it", 1_000, "ms"),
     "matrix": Budget("first picture of the matrix", 1_500, "ms"),
-    # 60 frames a second are 16.7 ms each, a millisecond more or less; one that was too late takes 33.
+    # At 60 frames a second, a frame takes 16.7 ms, plus or minus a millisecond. A frame that is too late takes 33 ms.
     "frame": Budget("a frame while the matrix is panned and zoomed, p95", 20, "ms"),
     "draw": Budget("of which the page's own work, p95", 16, "ms"),
     "update": Budget("an update, the most of all pages: CPU time of the page", 10, "ms"),
@@ -75,20 +77,20 @@ BUDGETS = {
 
 
 def serve(folder: Path, shape: str = SHAPE) -> None:
-    """The coordinator, until its standard input ends."""
+    """Run the coordinator until standard input is closed."""
     store = Store(f"sqlite:///{folder / 'store.db'}")
     coordinator = started(store, *{**SHAPES, **LARGER}[shape])
     listens = listening.Server(server.app(coordinator, token=TOKEN), listening.listen())
     listening.keep_prompt()
     print(listens.url, flush=True)
-    while sys.stdin.readline():  # an empty line each second
+    while sys.stdin.readline():  # an empty line arrives each second
         coordinator.tick()
     listens.close()
     store.close()
 
 
 def beating(served: Served) -> list[tuple[str, Heartbeat]]:
-    """A beat of each container, to be sent again and again with other figures."""
+    """A heartbeat of each container. It is sent again and again with other figures."""
     with Client(served.url, token=TOKEN, timeout=60.0) as client:
         status = client.status(JOB)
     of_seat: defaultdict[str, list[Lane]] = defaultdict(list)
@@ -122,11 +124,13 @@ def weights() -> dict[str, float]:
 
 
 def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, float], list[list[str]]]:
-    """The figures of the budgets, and what each open page asks for at least every two seconds."""
+    """Measure the figures that have budgets. The second result lists, for each open page, the requests that the page
+    repeats about every two seconds.
+    """
     found, asked = weights(), list[list[str]]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        Tab(browser, served.url, _PATH).close()  # the first one starts much else
+        Tab(browser, served.url, _PATH).close()  # the first page also starts other parts of the browser
         paints, useful, needed = [], [], []
         for _ in range(3):
             tab = Tab(browser, served.url, _PATH, _SLOWER)
@@ -161,7 +165,7 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
 
 
 def beats(served: Served, load: Load, asked: Sequence[Sequence[str]], seconds: float, rounds: int) -> bool:
-    """Beats alone and with pages, in turn; gives whether pages cost no more than they may."""
+    """Measure heartbeats in turn without and with open pages. Returns whether pages cost no more than allowed."""
     several = sum(len(asked[place % len(asked)]) for place in range(PAGES)) / PERIOD
     print(f"\n{PAGES} pages ask {several:.0f} times a second; {CONTAINERS} containers beat every {PERIOD:g} s")
     print(f"{'':20} {'beats':>7} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'coordinator':>11}")

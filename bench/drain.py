@@ -1,11 +1,14 @@
-"""How long a drain takes: with very many open windows; and with little in flight, beside a query by hand that stops.
+"""How long a drain takes: with very many open windows, and with little in flight, compared with stopping a query by
+hand.
 
-Both sides read one Kafka topic and count by key in windows of ten seconds. The query by hand is stopped in two ways,
-and its open windows stay in its state in both: ``query.stop()`` breaks its batch off, and Spark does that again at the
-next start; or it is called when the batch that runs has been committed, which a drain waits for, too. ``anabranch
-drain`` lets all windows come out in another batch. A side's time is from when it is told, by a signal or once the
-coordinator has accepted what a verb asks for, up to the end of its process, and so of Java; another ratio has the start
-of the verb in it, which is a process of its own. Sides run in turn.
+Both sides read one Kafka topic and count by key in windows of ten seconds. The query written by hand is stopped in two
+ways: by ``query.stop()`` at once, which breaks off the running batch, so Spark repeats this batch at the next start; or
+by ``query.stop()`` after the running batch has been committed, for which a drain waits, too. In both cases, open
+windows stay in the query's state, whereas ``anabranch drain`` emits all windows in another batch.
+
+A side is measured from the moment when it gets its order (by a signal, or when the coordinator accepts a verb's
+request) until its process has ended, including Java. A second ratio also includes the start of the verb, which is a
+process of its own. Sides run in alternating order.
 """
 
 from __future__ import annotations
@@ -41,13 +44,20 @@ _STEPS = {
     DRAIN: ("running → draining", "everything is taken in: event time ends", "draining → drained"),
     STOP: ("running → stopping",),
 }
-"""The events of a job, of which the first is that it was told."""
+"""The events of a job that mark the steps of a verb. The first event says that the coordinator has accepted the
+request.
+"""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Seconds until the process was gone; and until ``query.stop()``, or the verb, had returned. ``parts``: until what
-    was asked was accepted; and of a drain, until lanes had halted, and all had drained."""
+    """The times of one run, in seconds.
+
+    Attributes:
+        whole: until the process had ended.
+        call: until ``query.stop()``, or the verb, had returned.
+        parts: until the request was accepted and, for a drain, until lanes had halted, and until all lanes had drained.
+    """
 
     whole: float
     call: float
@@ -55,12 +65,12 @@ class Found:
 
     @property
     def told(self) -> float:
-        """Seconds from when it was told until the process was gone."""
+        """Seconds from when the side got its order until its process had ended."""
         return self.whole - (self.parts[0] if self.parts else 0.0)
 
 
 def ended(cluster: Cluster, number: int, name: str) -> Found:
-    """Let a side work for a while, and end it."""
+    """Let a side run for a while, then end it. Returns how long this took."""
     output = f"{name}-{number}"
     cluster.create(output)
     task = Task(cluster, "windows", "in", output, quick=True)
@@ -82,7 +92,7 @@ def ended(cluster: Cluster, number: int, name: str) -> Found:
 
 
 def _steps(started: Side, job: str, names: Sequence[str]) -> list[float]:
-    """When events of a job were stored, in Unix seconds."""
+    """The times, in Unix seconds, at which the given events of a job were stored."""
     if not names:
         return []
     command = [sides.anabranch(), "events", job, "--json"]
@@ -92,7 +102,7 @@ def _steps(started: Side, job: str, names: Sequence[str]) -> list[float]:
 
 
 def many(cluster: Cluster, windows: int) -> None:
-    """Drain a job with so many open windows."""
+    """Drain a job that has ``windows`` open windows."""
     cluster.create("many-in")
     cluster.create("many")
     producer = Producer(

@@ -1,13 +1,19 @@
-"""What a factor gives: functions that wait, and functions that compute, on one partition of a Kafka topic.
+"""What a factor above 1 gives, for functions that wait and functions that compute, on one partition of a Kafka topic.
 
-What is measured. Each side is a lane with one function, from a full topic of one partition into another one, exactly
-once: its one batch is so large that it takes ``--seconds`` or more with X times the rate of factor 1. The rate is that
-of the batch, with its planning and its commit. What was written is counted. Ratios are of one round.
+Each side is a lane with one function, which reads a full topic of one partition and writes to another topic, exactly
+once. The lane has a single batch, with so many records that the batch takes ``--seconds`` or more even if factor X is X
+times as fast as factor 1. The rate is that of the batch, including its planning and its commit. The command checks how
+many records were written. A ratio compares two sides in the same round.
 
-The parts: ``blocking`` waits 2 ms for each message, with keys of which each comes once; ``skewed`` the same with 20,000
-keys of which few come often; ``async`` the same with ``asyncio.sleep``; ``computing`` keeps a core busy for about a
-millisecond a message; ``hash`` is what it costs to find a row's bucket; ``plain`` compares factor 1 with the same lane
-whose function is called by a plain loop: CPU seconds of the driver, Java and Python workers together.
+The parts:
+
+- ``blocking`` waits 2 ms for each message. Each message has a different key.
+- ``skewed`` does the same with 20,000 keys, a few of which are frequent.
+- ``async`` is like ``blocking``, with ``asyncio.sleep``.
+- ``computing`` keeps a core busy for about a millisecond per message.
+- ``hash`` measures how long it takes to compute a row's bucket.
+- ``plain`` compares factor 1 with the same lane whose function is called in a plain loop, by the CPU seconds of the
+  driver, Java and Python workers together.
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ from bench.support.processes import explained, tree_seconds
 WAIT_MS = 2
 KEYS = 20_000
 SKEW = 1.1
-"""The exponent of the distribution of keys: the most frequent of them has a seventh of the records."""
+"""The exponent of the distribution of keys. The most frequent key has a seventh of the records."""
 GOALS = {"blocking": {4: 3.8, 16: 14.0, 64: 45.0}, "async": {}, "skewed": {}, "computing": {2: 1.8}}
 PLAIN_GOAL, PLAIN_ROWS, PLAIN_PAIRS = 1.05, 1_000_000, 21
 HASHED = 5_000_000
@@ -103,7 +109,9 @@ class Bench:
         return KafkaSystem(self.kafka)
 
     def measured(self, function: Callable[[Message], Any], factor: int, keys: list[bytes]) -> tuple[float, float]:
-        """The seconds that a batch takes with a message of each of these keys, and the CPU seconds of it all."""
+        """Run a batch with one message for each of ``keys``. Returns the seconds that the batch took, and the CPU
+        seconds of all processes.
+        """
         name = f"bench-{uuid.uuid4().hex[:8]}"
         self._fill(f"{name}-in", keys)
         job = Job(name)
@@ -200,7 +208,7 @@ def ratios(
     keys: Callable[[int], list[bytes]],
     pairs: int,
 ) -> None:
-    """Each factor's rate to that of factor 1 in the same round."""
+    """Measure each factor's rate, and print its ratio to the rate of factor 1 in the same round."""
     begun = time.perf_counter()
     for number in range(200):
         called = function({"n": number})
@@ -232,7 +240,9 @@ def _judged(what: str, several: list[float], goal: float | None, above: bool) ->
 
 
 def hashing(bench: Bench, pairs: int) -> None:
-    """What it costs to know a row's bucket: in Java, where rows are routed, and in Python, where they are parted."""
+    """Measure how long it takes to compute a row's bucket: in Java, where rows are routed to Spark tasks, and in
+    Python, where a Spark task's rows are divided into buckets.
+    """
     key = F.expr("cast(concat('key-', id) as binary)")
     rows = bench.spark.range(0, HASHED, 1, 1).select(
         F.struct(key.alias("key"), F.col("id").alias("offset"), F.lit(0).alias("task")).alias(meta_column.NAME)
@@ -268,7 +278,7 @@ def _timed(run: Callable[[], Any]) -> float:
 
 
 def plain(bench: Bench, pairs: int) -> None:
-    """Factor 1 beside a lane that knows nothing of buckets."""
+    """Compare factor 1 with a lane that has no notion of buckets."""
     found = []
     for number in range(pairs + 1):
         sides: list[Callable[[], float]] = [
@@ -292,7 +302,9 @@ def _without_buckets(bench: Bench) -> float:
 
 
 def _looping(kind: str, function: Callable[[Message], Message], schema: pa.Schema, *_: object) -> Any:
-    """What calls a function of one message where there are no buckets, errors and runs of rows to think of."""
+    """Replaces :func:`anabranch.spark.functions.wrap.wrap`: calls a function on one message after another, without
+    buckets and error handling.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -307,7 +319,7 @@ def _looping(kind: str, function: Callable[[Message], Message], schema: pa.Schem
 
 @contextmanager
 def opened(seconds: float) -> Iterator[Bench]:
-    """A broker and a session of their own."""
+    """Start a broker and a session for this command."""
     with clusters.fresh() as cluster:
         kafka = KafkaSettings(bootstrap_servers=cluster.bootstrap_servers)
         settings = Settings(systems=SystemsSettings(default="kafka", kafka=kafka))

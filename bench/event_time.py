@@ -1,4 +1,4 @@
-"""What anabranch's watermark costs beside Spark's own: hourly counts by both, the same query on the same log."""
+"""What anabranch's watermark costs compared with Spark's own: hourly counts by the same query on the same log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench.throughput import KEYS, PARTITIONS, Bench, anabranch, filled
 
 FIRST = 1_356_998_400
 SPEED = 20_000
-"""Rows to an hour of event time."""
+"""Rows per hour of event time."""
 
 
 def records(rows: int) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def job(output: str) -> Job:
 
 
 def batches(bench: Bench, output: str) -> list[tuple[int, float]]:
-    """Rows and seconds of every batch that ran, but for the first, which warms up."""
+    """Rows and seconds of every batch that ran, except the first, which warms up."""
     bench.log.create(output, PARTITIONS)
     query = anabranch(bench, job(output), output)
     try:

@@ -1,9 +1,9 @@
-"""From the SIGKILL of a container to the first record that its successor shows: one that is started then, and one that
-stands by.
+"""The time from the SIGKILL of a container to the first record of its successor, started after the kill or standing by.
 
-A job on the embedded log, or on Kafka with ``--kafka``, has a backlog and small batches; its container is killed in the
-middle of it. The clock starts at the SIGKILL. The Java process and the Python workers of the one that is killed live on
-for a second or two: a record is one of the successor's if it comes once they are gone. It is looked for every 10 ms.
+A job on the embedded log, or on Kafka with ``--kafka``, has a backlog and small batches. Its container is killed while
+it works on the backlog. The clock starts at the SIGKILL. The killed container's Java process and Python workers live on
+for a second or two, so a record counts as the successor's only if it arrives after they have ended. The command looks
+for new records every 10 ms.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SETTINGS = {"coordinator__lease": "10 seconds", "coordinator__grace": "2 seconds
 
 
 def measured(how: str, seed: int, on_kafka: bool, stands_by: float) -> tuple[float, float]:
-    """Seconds, of one fail-over: until the successor has its seat, and until its first record."""
+    """Measure one fail-over. Returns the seconds until the successor has its seat, and until its first record."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-failover-")))
         cluster = stack.enter_context(kafka_peers.start(folder / "cluster")) if on_kafka else None
         workspace = Workspace(folder, cluster)
         stack.callback(workspace.close)
-        batches = BATCHES + round(2 * stands_by)  # some must be left, and one takes half a second or more
+        batches = BATCHES + round(2 * stands_by)  # some must be left after the kill; each takes half a second or more
         served = failover.Served(workspace, ROWS * batches, seed)
         workspace.settings |= {**SETTINGS, "job__max_rows_per_batch": ROWS, "job__target_batch_seconds": 0}
         served.end()
@@ -62,7 +62,7 @@ def ends(workspace: Workspace) -> int:
 
 
 def shown(workspace: Workspace, process: Process, before: int) -> float:
-    """When there are more records."""
+    """Wait until the output has more than ``before`` records. Returns the time of this moment."""
     while ends(workspace) <= before:
         assert not process.ended, process.stderr
         time.sleep(0.01)

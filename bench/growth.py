@@ -1,7 +1,8 @@
-"""What a job that runs leaves behind: files, bytes, and what a long history costs the verbs.
+"""What a running job leaves behind: files, bytes, and what a long history costs the verbs.
 
-A job with a window and an intermediate stream runs at some three batches a second. It is looked at after a short and
-after a long time: what has levelled off by then stays so; what has grown between the two is extrapolated to a month.
+A job with a window and an intermediate stream runs about three batches a second. The command examines the job after a
+short and after a long time. Whatever hasn't grown between the two is assumed to stay the same; what has grown is
+extrapolated to a month.
 """
 
 from __future__ import annotations
@@ -50,7 +51,14 @@ FOLDERS = {
 
 @dataclass(frozen=True)
 class Look:
-    """``minutes`` since the first batch; ``files`` and ``bytes`` by kind; ``seconds`` by verb."""
+    """What was found at one moment.
+
+    Attributes:
+        minutes: since the first batch.
+        files: the number of files, by kind.
+        bytes: the size of the files, by kind.
+        seconds: how long each verb took.
+    """
 
     minutes: float
     batches: int
@@ -61,7 +69,7 @@ class Look:
 
 
 class Running:
-    """A job in a folder of its own, whose input is fed."""
+    """A job in a folder of its own, whose input receives records while the job runs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,7 +82,7 @@ class Running:
 
     @contextmanager
     def runs(self) -> Iterator[float]:
-        """The job runs inside; gives how long it took until the first new batch was committed."""
+        """Run the job inside the block. Yields how many seconds it took until the first new batch was committed."""
         before, begun = self.batches(), time.monotonic()
         process = self._started("run", "growing.py")
         over = threading.Event()
@@ -93,7 +101,7 @@ class Running:
             process.wait(120)
 
     def batches(self) -> int:
-        """The most batches that a lane has committed."""
+        """The number of batches that the lane with the most batches has committed."""
         numbers = (int(path.name) for path in self._home.glob("lanes/*/*/*/commits/[0-9]*"))
         return max(numbers, default=-1) + 1
 
@@ -141,7 +149,9 @@ def _bytes(path: Path) -> int:
 
 
 def measured(short: float, long: float) -> tuple[Look, Look, float, float]:
-    """A look after so many minutes, one after so many, and how long the first start and a restart took."""
+    """What was found after ``short`` and after ``long`` minutes, and how many seconds the first start and a restart
+    took.
+    """
     with tempfile.TemporaryDirectory(prefix="growth-", ignore_cleanup_errors=True) as folder:
         job = Running(Path(folder))
         with job.runs() as first:

@@ -1,15 +1,16 @@
-"""Rows a second from Kafka to Kafka: anabranch, a query by hand, Kafka Streams and a Python library on one broker.
+"""Records per second from Kafka to Kafka: anabranch, a query by hand, Kafka Streams and quixstreams on one broker.
 
-What is measured. Each side is started on a topic that is full already, and the offsets that readers of committed
-records may pass in its output topic are looked at every 50 ms. Its steady state is from when 40 % of the expected
-output is there to when all of it is. Records of the input a second are the output's, times the input's over the
-output's number: a filter lets a known part through; a running count by message gives a record for each, one by batch
-one for each key and batch (every key comes in every batch). The output of a batch that is exactly once is there when
-its transactions are committed, so 40 % is always a whole number of batches.
-CPU seconds are those of all processes of the side in that time, without the broker's.
+Each side is started on a topic that is already full. Every 50 ms, the command looks up how far readers of committed
+records can read the side's output topic. A side is measured from the moment when 40 % of the expected output exists
+until all of it exists. Its rate is given in records of the input per second: the rate of the output, times the number
+of input records, divided by the number of output records. The latter is known: a filter passes on a known part of its
+input, and a running count writes a record for each message or, in batches, for each key and batch (every key occurs in
+every batch). The output of an exactly-once batch becomes visible when the batch's transactions are committed, so 40 %
+is always a whole number of batches. CPU seconds are those of all processes of the side during the measurement, without
+the broker.
 
-The works: ``filter`` looks at one field of the JSON and passes values as they are; ``rewrite`` reads all of a flight
-and writes it anew; ``count`` keeps a count and a sum for each of 20,000 keys.
+The workloads: ``filter`` looks at one field of the JSON and passes values on unchanged; ``rewrite`` reads all fields of
+a flight and writes them as new JSON; ``count`` keeps a count and a sum for each of 20,000 keys.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from bench.support.sides import Anabranch, Task, UnsupportedError
 
 INPUT = "flights"
 WARMING = 0.4
-"""The part of the output after which a side is taken to be warm."""
+"""A side counts as warm once this part of its output exists."""
 KEYS = 20_000
 A_KEY = 50
-"""At least so many records of each key in a batch, so that none is missing."""
+"""The least average number of records of each key in a batch. With so many, no key is missing from a batch."""
 BATCHES = 5
 LOOK_SECONDS = 0.05
 STALLED_SECONDS = 300.0
 SLACK = 0.998
-"""A batch has not just its share of the records that pass a filter."""
+"""A tolerance, because the number of records that pass the filter differs a little from batch to batch."""
 
 HAND, ONCE, EXACT, REAL, STREAMS, QUIX = "by-hand", "at-least-once", "exactly-once", "real-time", "streams", "quix"
 SIDES: dict[str, Callable[[Task, Side], None]] = {
@@ -64,7 +65,8 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one run: records of the input a second, CPU seconds for a million of them, and what was written."""
+    """The result of one run: records of the input per second, CPU seconds per million of these records, and the output.
+    """
 
     rate: float
     cpu: float
@@ -73,8 +75,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Bench:
-    """One run of the command. ``late``: how many records of the input pass the filter; ``even``: batches are as large
-    from the first to the last, so that what is compared is how fast their records are."""
+    """One run of the command.
+
+    Attributes:
+        late: how many records of the input pass the filter.
+        even: whether all batches of anabranch have the same size, so that the speed of their records is compared.
+    """
 
     cluster: Cluster
     records: int
@@ -92,10 +98,10 @@ class Bench:
         return self.records if name.removesuffix(BEFORE) in BY_MESSAGE else BATCHES * self.keys
 
     def measured(self, name: str, work: str, number: int) -> Measured:
-        """Run a side."""
+        """Run a side, and measure it."""
         output = f"{work}-{name}-{number}"
         self.cluster.create(output)
-        batch = self.records // BATCHES + 100  # a little more, for Spark rounds down for each partition
+        batch = self.records // BATCHES + 100  # a little more, because Spark rounds down for each partition
         task = Task(self.cluster, work, INPUT, output, batch, even=self.even)
         with side(self.cluster.folder / output) as started:
             SIDES[name](task, started)
@@ -125,7 +131,7 @@ class Bench:
 
 
 def counts(cluster: Cluster, output: str) -> dict[str, object]:
-    """How many keys there are, and what distinguishes their last counts from others."""
+    """A summary of the last counts in the output, with which the outputs of two sides can be compared."""
     last: dict[bytes, bytes] = {}
     for message in cluster.records(output):
         last[message.key() or b""] = message.value() or b""
@@ -138,7 +144,7 @@ def counts(cluster: Cluster, output: str) -> dict[str, object]:
 
 
 def rounds(bench: Bench, work: str, names: list[str], count: int) -> dict[str, list[Measured]]:
-    """All sides, again and again, each time in the other direction."""
+    """Run all sides ``count`` times, every other time in the opposite order."""
     found: dict[str, list[Measured]] = {}
     for number in range(1, count + 1):
         for name in names if number % 2 else names[::-1]:
@@ -156,7 +162,7 @@ def rounds(bench: Bench, work: str, names: list[str], count: int) -> dict[str, l
 
 
 def told(work: str, found: dict[str, list[Measured]]) -> Iterator[str]:
-    """The table of a work, and how its goals were met."""
+    """The table of a workload, and whether its goals were met."""
 
     def ratio(mine: str, other: str) -> float:
         return statistics.median(a.rate / b.rate for a, b in zip(found[mine], found[other], strict=True))

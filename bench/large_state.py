@@ -1,10 +1,14 @@
-"""What each move of a job costs with large state: seconds, how long output stands still, and the bytes it writes.
+"""What each move of a job (a change, a fail-over, a start) costs with large state: seconds, pause of output, and bytes.
 
-A job counts by many keys, of about 100 bytes each, on a coordinator that starts its containers itself and keeps one of
-them warm; a few hundred records a second come all the time. A move's ``seconds`` are those of its verb, or from SIGKILL
-until another container runs the job. ``stood still``: the longest time without output from the move on. ``written``:
-bytes in files that weren't in the storage root before; ``linked``: bytes in files that got more names there, not
-again written. A copy by hand (``cp -r`` of the storage root, then ``sync``) stands beside them.
+A job counts by many keys of about 100 bytes each. Its coordinator starts the containers itself, and keeps one of them
+warm. A few hundred records a second arrive all the time. For each move, the command prints these figures:
+
+- ``seconds``: how long the verb took or, for a fail-over, the time from SIGKILL until another container runs the job.
+- ``stood still``: the longest time without output since the move began.
+- ``written``: bytes in files that weren't in the storage root before.
+- ``linked``: bytes in files that got additional names there without being written again.
+
+For comparison, the command also copies the storage root by hand (``cp -r``, then ``sync``).
 """
 
 from __future__ import annotations
@@ -36,7 +40,12 @@ COLUMNS = "{:28} {:>9} {:>13} {:>12} {:>12}"
 
 @dataclass(frozen=True)
 class Files:
-    """The files below a folder: the size of each by device and inode, and how many names it has there."""
+    """The files below a folder.
+
+    Attributes:
+        sizes: the size of each file, by device and inode.
+        names: how many names each file has below the folder.
+    """
 
     sizes: Mapping[tuple[int, int], int]
     names: Mapping[tuple[int, int], int]
@@ -62,7 +71,7 @@ class Files:
         return sum(size for file, size in self.sizes.items() if file not in before.sizes)
 
     def linked(self, before: Files) -> int:
-        """Bytes in files that have more names than before, once for each."""
+        """Bytes in files that have more names than before, counted once for each additional name."""
         more = ((file, names - before.names.get(file, 0)) for file, names in self.names.items() if file in before.sizes)
         return sum(self.sizes[file] * count for file, count in more if count > 0)
 
@@ -79,7 +88,7 @@ class Measured:
         return self.run.started.folder / ".anabranch" / "lanes"
 
     def move(self, what: str, act: Callable[[], object], stands_still: bool = True) -> None:
-        """Make a move, and tell what it cost, once output has come after it, if it does."""
+        """Make a move, and print what it cost. If output is expected after the move, wait for it first."""
         time.sleep(SETTLED)
         before, begun, since = Files.of(self.lanes), time.monotonic(), time.time()
         act()
@@ -93,7 +102,7 @@ class Measured:
         _told(what, seconds, still, after.written(before), after.linked(before))
 
     def fail_over(self) -> None:
-        """SIGKILL to the containers that have seats, until others have theirs and output comes."""
+        """Send SIGKILL to the containers that have seats, and wait until other containers have these seats."""
         lost = {each.container: each.pid for each in self.run.status().containers if each.gone is None}
         for pid in lost.values():
             os.killpg(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """How long a record takes from Kafka to Kafka through a filter: anabranch, a query by hand, Kafka Streams, Flink.
 
-500 records a second (or ``--rate``) are sent, each with the time of its sending; a consumer takes the time at which it
-has each of the output's. The first seconds after the first record has come are not counted. Sides run in turn on one
-broker.
+500 records a second (or ``--rate``) are sent, each with the time of sending. A consumer notes the time at which it
+receives each record of the output. Records that were sent in the first seconds after the first one arrived aren't
+counted. Sides run one after another on one broker.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GOALS = (
 
 @dataclass(frozen=True)
 class Latency:
-    """In milliseconds; ``records``: how many were measured."""
+    """Latencies in milliseconds, and the number of ``records`` that were measured."""
 
     p50: float
     p99: float
@@ -65,7 +65,7 @@ class Latency:
 
     @classmethod
     def median(cls, several: list[Latency]) -> Latency:
-        """Of each figure the median, of the records the sum."""
+        """The median of each figure, and the sum of the records."""
 
         def figure(name: str) -> float:
             return float(statistics.median(getattr(each, name) for each in several))
@@ -75,7 +75,7 @@ class Latency:
 
 
 def measured(cluster: Cluster, name: str, number: int, seconds: int, rate: int) -> Latency:
-    """Run a side in the round of this number: each time it is another job, with topics of its own."""
+    """Run a side in round ``number``. Each round uses another job, with topics of its own."""
     source, output = f"in-{name}-{number}", f"out-{name}-{number}"
     for topic in (source, output):
         cluster.create(topic)
@@ -88,7 +88,9 @@ def measured(cluster: Cluster, name: str, number: int, seconds: int, rate: int) 
 
 
 def arrived(cluster: Cluster, output: str, seconds: int, rate: int, running: list[Side]) -> list[float]:
-    """The milliseconds of all records that were sent in so many seconds. Raises EndedError if some don't come."""
+    """The latencies, in milliseconds, of all records that were sent during ``seconds`` seconds. Raises EndedError if
+    some of them are missing.
+    """
     consumer = cluster.consumer()
     consumer.assign([TopicPartition(output, number, 0) for number in range(PARTITIONS)])
     found: list[float] = []
@@ -96,7 +98,7 @@ def arrived(cluster: Cluster, output: str, seconds: int, rate: int, running: lis
     ended: set[int] = set()
     last = time.monotonic()
     try:
-        while len(ended) < PARTITIONS:  # each partition has its records in order
+        while len(ended) < PARTITIONS:  # each partition has its records in order, so one that was sent later ends it
             message = consumer.poll(0.1)
             now = time.time_ns()
             if message is None or message.error() is not None:
@@ -122,7 +124,9 @@ def arrived(cluster: Cluster, output: str, seconds: int, rate: int, running: lis
 
 
 def in_rounds(names: list[str], given: argparse.Namespace) -> dict[str, list[Latency]]:
-    """What each side that this version supports had, round by round. Every other round goes in the opposite order."""
+    """The results of each side that this version supports, round by round. Every other round runs in the opposite
+    order.
+    """
     found: dict[str, list[Latency]] = {name: [] for name in names}
     with clusters.fresh() as cluster, explained():
         for number in range(given.rounds):

@@ -1,9 +1,8 @@
-"""Ten pages of the dashboard, open for half an hour beside 10,000 tasks and 100 containers that beat.
+"""What ten open pages of the dashboard cost in half an hour, with 10,000 tasks and 100 containers that send heartbeats.
 
-Measured are their heaps, whether what they keep in these grows, and what the pages cost the coordinator.
-
-Two pages show the matrix, two the partitions, and two plan another scale every five seconds. The coordinator is that of
-``bench.dashboard``.
+The command measures the pages' heaps, whether what the pages keep in their heaps grows, and what the pages cost the
+coordinator. Two pages show the matrix, two the partitions, and two plan another scale every five seconds. The
+coordinator is the one that ``bench.dashboard`` starts.
 """
 
 from __future__ import annotations
@@ -41,12 +40,14 @@ PAGES = (
 )
 PLANS_EVERY = 5.0
 FIRST_LOOK = 5 / 30
-"""When the first heap is taken, as a part of the whole time: each page has been updated often by then."""
+"""When heaps are first measured, as a part of the whole time. Until then, each page has already been updated many
+times.
+"""
 ALLOWED_HEAP_MB, ALLOWED_GROWTH, ALLOWED_SHARE, ALLOWED_P99_MS = 150.0, 1.1, 0.02, 50.0
 
 
 class Sizes(NamedTuple):
-    """Of a page; the first two in MB, see :class:`Tab`."""
+    """The sizes of a page. The first two are in MB; see :class:`Tab`."""
 
     heap: float
     kept: float
@@ -58,7 +59,7 @@ def sizes(tabs: list[Tab]) -> list[Sizes]:
 
 
 def kept_open(tabs: list[Tab], seconds: float) -> list[Sizes]:
-    """Let the pages live for so long, and plan; gives the sizes at the first look."""
+    """Keep the pages open for ``seconds``, and let two of them plan. Returns the sizes at the first measurement."""
     begun, first, turn = time.perf_counter(), list[Sizes](), 0
     while (passed := time.perf_counter() - begun) < seconds:
         if not first and passed > FIRST_LOOK * seconds:
@@ -76,7 +77,7 @@ def kept_open(tabs: list[Tab], seconds: float) -> list[Sizes]:
 
 
 def opened(served: Served, load: Load, seconds: float) -> bool:
-    """Whether the pages stay as small as they are, and cheap for the coordinator."""
+    """Keep the pages open. Returns whether they stay small, and cost the coordinator no more than allowed."""
     alone = asyncio.run(load.run(30.0))
     cpu, begun = served.cpu_seconds(), time.perf_counter()
     asyncio.run(load.run(30.0))

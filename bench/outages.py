@@ -1,13 +1,15 @@
-"""What an outage leaves behind: how fast a job is a minute after it, compared with before.
+"""How fast a job is a minute after an outage, compared with before.
 
-A job works on a backlog that does not end. Once its speed is known, something is wrong for 70 s (``--seconds``). A
-minute after that has ended (``--later``) its speed is measured again. Goal: at least 0.95 of that before.
+A job with factor 4 works on a backlog that lasts for the whole measurement. Once the job's speed is known, an outage of
+70 s (``--seconds``) begins. A minute (``--later``) after the outage has ended, the speed is measured again. The goal is
+at least 0.95 of the speed before.
 
-``--outages``: ``kill`` ends the broker by SIGKILL, and starts it again on its data; ``freeze`` stops the broker by
-SIGSTOP, or, with the embedded log, which has none, all processes of the job; ``load`` runs four processes that compute.
-``--works``: ``function`` waits 2 ms for each record, with factor 4; ``sql`` computes without a function.
+``--outages``: ``kill`` ends the broker with SIGKILL, and starts it again on its data; ``freeze`` stops the broker with
+SIGSTOP or, on the embedded log, which has no broker, all processes of the job; ``load`` runs four processes that
+compute. ``--works``: ``function`` waits 2 ms for each record; ``sql`` computes without a function.
 
-At the end what came out is compared with what went in: each record once, in the order of its key, as far as it came.
+At the end, the output is compared with the input: as far as the output goes, each record must be there once, in the
+order of its key.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Place:
 
     @contextmanager
     def disturbed(self, outage: str, started: Side) -> Iterator[None]:
-        """While the block runs, something is wrong."""
+        """Cause an outage for the duration of the block."""
         if outage == "load":
             with ExitStack() as stack:
                 for _ in range(BUSY):
@@ -108,7 +110,9 @@ class Place:
                     os.kill(pid, signal.SIGCONT)
 
     def check(self, count: int) -> int:
-        """How many records came out; raises SystemExit if they aren't the first ones of each key, once, in order."""
+        """Count the records in the output. Raises SystemExit unless they are each key's first records, each of them
+        once and in order.
+        """
         found: dict[bytes | None, list[int]] = defaultdict(list)
         for key, row in records.read(self.system, "out"):
             found[key].append(row["n"])
@@ -142,7 +146,9 @@ def _done(status: JobStatus) -> int:
 
 
 def rate(config: Path, started: Side, seconds: float) -> tuple[float, list[float]]:
-    """Records a second, from one end of a batch to another, over at least so many seconds; and how long each took."""
+    """Measure the speed for at least ``seconds``. Returns records per second, from the end of one batch to the end of
+    another, and how many seconds each batch took.
+    """
     settings = configuration.load(config)
     ends: list[tuple[float, int]] = []
     deadline = time.monotonic() + seconds + PATIENCE
@@ -163,7 +169,7 @@ def rate(config: Path, started: Side, seconds: float) -> tuple[float, list[float
 
 
 def measured(system: str, work: str, outage: str, seconds: float, later: float, folder: Path) -> float:
-    """The speed afterwards to that before."""
+    """The ratio of the speed after the outage to the speed before."""
     with (_kafka if system == "kafka" else _embedded)(folder) as place, side(folder / "job") as started:
         place.fill(RECORDS[work])
         (started.folder / "job.py").write_text(JOB.format(work=WORKS[work]))

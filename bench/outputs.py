@@ -1,4 +1,6 @@
-"""Rows a second into tables, exactly once, beside Spark's own Parquet sink: one filter, the same reader, one run."""
+"""Rows per second into tables, exactly once, compared with Spark's own Parquet sink: one filter, the same reader, one
+session.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ KINDS = ("parquet", "delta", "iceberg", "postgresql")
 
 
 def by_spark(bench: Bench, output: str) -> StreamingQuery:
-    """Its sink, from the embedded log, with the columns that the job writes."""
+    """Write the job's columns from the embedded log with Spark's own Parquet sink."""
     options = {"root": str(bench.log.root), "stream": "flights", "partitions": str(list(range(PARTITIONS)))}
     raw = bench.spark.readStream.format(FORMAT).options(**options, starting="{}", max_rows=str(bench.batch)).load()
     parsed = raw.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("v"), "key")
@@ -45,7 +47,7 @@ def by_spark(bench: Bench, output: str) -> StreamingQuery:
 
 
 def by_job(bench: Bench, kind: str, output: str, url: str) -> StreamingQuery:
-    """A lane into a new table."""
+    """Run a lane that writes into a new table."""
     places: dict[str, dict[str, object]] = {
         "postgresql": {"url": url, "table": output},
         "iceberg": {"table": f"bench.{output}", "catalog": iceberg_catalog(bench.folder / "tables")},
@@ -66,7 +68,7 @@ def rows(path: Path) -> int:
 
 
 def sides(bench: Bench, kind: str, number: int, url: str) -> Iterator[float]:
-    """Ours and Spark's; each goes first every other time."""
+    """The speeds of our side and of Spark's. Each side runs first in every other pair."""
     ours, theirs = f"ours-{kind}-{number:08d}", f"spark-{kind}-{number:08d}"
     speed = {}
     for side in (0, 1) if number % 2 else (1, 0):

@@ -1,12 +1,14 @@
-"""How far the pause that a plan foretells is from the one that follows, over changes of all kinds.
+"""How close the predicted pause of a change is to the measured pause, for changes of all kinds.
 
-A job runs on a coordinator that starts its containers itself, and is changed again and again, while records come in at
-a steady rate: its factor, its number of containers, its version, where it reads, its partitions; at last it is drained.
-It does so with state of each of ``--state`` (megabytes), and without state, and once with a backlog behind a function
-of 2 ms. Before each change it waits until the container that stands by has warmed up, because that takes all cores of
-a small machine. Then its plan is asked for. When the change is made, an event foretells its pause from the
-batches that it meets. Afterwards another one says how long output stood still, and that is compared with both, and with
-the greatest gap that a reader of the output has seen.
+A job runs on a coordinator that starts its containers itself. While records arrive at a steady rate, the command
+changes the job's factor, number of containers, version, positions and number of partitions, and finally drains the job.
+It does so without state, with a backlog behind a function of 2 ms, and with each size of state in ``--state``
+(megabytes).
+
+Before each change, the command waits until the container that stands by has warmed up, because this takes all cores of
+a small machine. Then it asks for the plan of the change. When the change is made, an event predicts the pause from the
+batches that run at that moment. Afterwards, another event says how long output paused. The command compares this pause
+with both predictions, and prints the longest gap that a reader of the output has seen.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ from bench.support.sides import anabranch
 
 PARTITIONS, RATE = 4, 400
 ROW = 200
-"""The bytes of a key with its state, about."""
+"""The approximate number of bytes of a key with its state."""
 PATIENCE = 600.0
 NEAR, SECONDS = 0.3, 0.5
 BATCHES = 3
 RESTS = 6.0
-"""Seconds."""
+"""Seconds without a change before each change."""
 JOBS = {
     "plain": 'read.map(same).write("out")',
     "backlog": 'read.map(slow).write("out")',
@@ -77,8 +79,13 @@ read = job.read("in", key="k string", schema="n long")
 
 @dataclass
 class Found:
-    """Of a change: its pause as planned, as foretold when it was made, and as measured, in seconds. ``seen``: the
-    greatest gap in the output.
+    """The pauses of one change, in seconds.
+
+    Attributes:
+        planned: the pause in the plan.
+        foretold: the pause that was predicted when the change was made.
+        measured: the measured pause.
+        seen: the longest gap in the output.
     """
 
     what: str
@@ -97,7 +104,7 @@ class Found:
 
 
 def _reads(lane: LaneStatus, behind: float) -> bool:
-    """Whether a lane has committed a few batches, and is less than so many records behind."""
+    """Whether a lane has committed a few batches, and is less than ``behind`` records behind."""
     return lane.report is not None and lane.report.progress.batch >= BATCHES and lane.lag < behind
 
 
@@ -111,7 +118,7 @@ def is_near(foretold: float, measured: float) -> bool:
 
 @dataclass
 class Watching:
-    """When the output has grown, by a thread."""
+    """Notes when the output grows. A thread runs :meth:`watch`."""
 
     system: EmbeddedSystem
     at: list[float] = field(default_factory=list)
@@ -133,7 +140,7 @@ class Watching:
 
 @dataclass
 class Run:
-    """A job that is changed. ``records``: that lie there at first."""
+    """A job that is changed. ``records`` is the number of records that are in its input when it starts."""
 
     started: Side
     work: str
@@ -172,7 +179,9 @@ class Run:
         self.until("it runs", lambda: self.status().state == "running")
 
     def settle(self) -> None:
-        """Wait until it does what it will do all the time."""
+        """Wait until the job runs steadily: each lane has committed a few batches and, unless the job has a backlog,
+        has read the records that were in its input at the start.
+        """
         behind = math.inf if self.work == "backlog" else 2 * RATE
         self.until("it has read what lay there", lambda: all(_reads(each, behind) for each in self.status().lanes))
 
@@ -209,7 +218,7 @@ class Run:
         return [each for each in told if word in each["what"] and float(each["at"]) >= since]
 
     def back(self) -> str:
-        """A file of positions, a second before the present ones."""
+        """Write a file with positions a second before the current ones. Returns the name of the file."""
         at: dict[str, int] = {}
         for each in self.status().lanes:
             for ssp, offset in each.report.progress.positions.items() if each.report is not None else ():
@@ -224,7 +233,9 @@ class Run:
         time.sleep(RESTS)
 
     def change(self, what: str, watching: Watching, *words: str) -> None:
-        """Make a change, and compare. ``words``: of the verb and of its plan."""
+        """Make a change, and compare its pause with the predictions. ``words`` are the arguments of the verb and of its
+        plan.
+        """
         self.rest()
         plan = json.loads(self.verb("plan", *words, "--json") or "{}")
         begun = time.time()
@@ -242,7 +253,9 @@ class Run:
         self.told(Found(what, *pauses, watching.gap(begun - 5, time.time())))
 
     def drain(self, what: str) -> None:
-        """Drain it, and compare; also what it says, all the while, of how much time is left."""
+        """Drain the job, and compare the time that this takes with the predictions, including the time left that is
+        shown meanwhile.
+        """
         self.rest()
         plan = json.loads(self.verb("plan", "drain", "pauses", "--json") or "{}")
         shown: list[tuple[float, float]] = []

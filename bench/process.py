@@ -1,4 +1,4 @@
-"""Hourly counts by a ``process`` with a map and a timer for each hour, beside the same counts by a window."""
+"""Hourly counts by a ``process`` with a map and a timer for each hour, compared with the same counts by a window."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Hourly(Processor):
 
 
 def job(by: str, output: str) -> Job:
-    """``by``: ``"window"`` or ``"process"``."""
+    """The job that counts with the given operator: ``"window"`` or ``"process"``."""
     built = Job("bench")
     read = built.read("flights", key="tailnum string", schema="at timestamp", event_time="at", watermark="1 hour")
     if by == "window":
@@ -43,7 +43,7 @@ def job(by: str, output: str) -> Job:
 
 
 def speed(bench: Bench, by: str) -> float:
-    """Rows a second of the batches that ran, but for the first, which warms up."""
+    """Rows per second over all batches that ran, except the first, which warms up."""
     bench.log.create(by, PARTITIONS)
     query = anabranch(bench, job(by, by), by)
     try:

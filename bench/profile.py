@@ -1,16 +1,23 @@
-"""Where the CPU of a row goes on its way from Kafka to Kafka, exactly once: CPU seconds for a million records read.
+"""Where the CPU time of a row goes on its way from Kafka to Kafka, exactly once: CPU seconds per million records read.
 
-What is measured. One Spark session reads the same topic again and again, as a batch with the settings of our source,
-and each time does more with the records; the rows of this ladder take turns, and medians are told. CPU seconds are
-those of all processes (user and system, without the broker's), so other work on the machine changes them less than
-seconds. The difference between a row and the one that it builds on is what that piece costs: ``reading`` is fetching,
-decompressing and handing out records; ``operators`` adds the job's own work, decoding and encoding included;
-``to Python`` adds Arrow and a Python worker that drops what it gets. The last rows write: ``at least once`` by Spark's
-sink, ``exactly once`` in transactions with markers, from Python workers. ``limit`` rows do one thing alone: nothing
-that has to do it can take less. Each pass is a Spark job, and Java's compilers work on for minutes: what many records
-and rounds say is nearer to a job that runs for days.
+One Spark session reads the same topic again and again, as a batch with the settings of our source. Each row of the
+printed table (the *ladder*) does more with the records than the row on which it builds, and the difference between the
+two rows is the cost of the added step. The rows run in alternating order, and the command prints medians. CPU seconds
+are user and system time of all processes except the broker, so other work on the machine changes them less than it
+changes elapsed seconds.
 
-The work is the filter of ``scripts/bench kafka``: it looks at one field of the JSON and passes values as they are.
+- ``reading`` fetches, decompresses and hands out records.
+- ``operators`` adds the job's own work, including decoding and encoding.
+- ``to Python`` adds Arrow, and a Python worker that drops what it gets.
+- ``at least once`` writes by Spark's sink.
+- ``exactly once`` writes in transactions with markers, from Python workers.
+- Rows with ``limit`` do one thing alone. No program that has to do this thing can take less.
+
+Each pass is a Spark job, and Java's compilers keep optimizing for minutes. So with more records and rounds, the figures
+are closer to those of a job that runs for days.
+
+The workload is the filter of ``scripts/bench kafka``: it looks at one field of the JSON, and passes values on
+unchanged.
 """
 
 from __future__ import annotations
@@ -46,7 +53,7 @@ JOB, LANE = "profile", "1-00000000"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the ladder. ``base``: the row that it adds something to."""
+    """A row of the ladder. ``base`` is the row on which it builds."""
 
     name: str
     base: str
@@ -122,7 +129,7 @@ def drained(rows: DataFrame) -> None:
 
 
 def measured(rows: list[Row], records: int, rounds: int, jvm: int) -> dict[str, list[float]]:
-    """The CPU seconds of each row for a million records, round by round. One round more warms up."""
+    """The CPU seconds of each row per million records, round by round. An additional round comes first, to warm up."""
     found: dict[str, list[float]] = {row.name: [] for row in rows}
     for number in range(rounds + 1):
         for row in rows if number % 2 else rows[::-1]:

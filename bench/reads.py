@@ -1,6 +1,6 @@
-"""What the reads and plans of a coordinator cost: time, bytes, and how long they keep others from the jobs.
+"""What the reads and plans of a coordinator cost: time, bytes, and how long they lock the jobs.
 
-The coordinator is in this process, on SQLite; 100 containers are played, without Spark.
+The coordinator runs in this process, on SQLite. The 100 containers are simulated, without Spark.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ EVENTS = 1000
 
 
 class Holds:
-    """Watches how long the coordinator's lock is held: the longest hold, by the clock and in CPU time of its holder.
+    """Measures how long a thread holds the coordinator's lock: the longest time, by the clock and in CPU time of the
+    thread.
 
-    On a busy machine a holder waits for a core like anybody else; its CPU time is what the code needs.
+    On a busy machine, the thread also waits for a core. Its CPU time shows how long the code itself needs the lock.
     """
 
     def __init__(self, coordinator: Coordinator) -> None:
@@ -72,7 +73,9 @@ class Holds:
 
 
 def started(store: Store, partitions: int, factor: int, lanes: int = 1) -> Coordinator:
-    """A coordinator whose job runs in all containers, each with so many lanes, each lane with figures."""
+    """Start a coordinator whose job runs in all containers. Each container has ``lanes`` lanes, and each lane has a
+    report with figures.
+    """
     plan = planned(JOB, partitions, factor, CONTAINERS, lanes)
     its = planning.lanes_of(plan, 4, lambda: f"{random.getrandbits(32):08x}")
     program = Program(artifact="0" * 64, file="job.py", settings={}, schemas={})
@@ -119,7 +122,7 @@ def report(lane: Lane, epoch: int) -> LaneReport:
 
 
 def calls(coordinator: Coordinator) -> Iterable[tuple[str, Callable[[], Any]]]:
-    """The reads and dry runs that there are, by name."""
+    """The calls to measure, with their names: reads, dry runs, and a tick."""
     factor = coordinator.status(JOB).factor
     other = factor * 2 if factor < 1024 else factor // 2
     yield "GET /jobs/J", lambda: coordinator.status(JOB)
@@ -151,7 +154,7 @@ def size(answer: Any) -> tuple[int, int]:
 
 
 def holds(shapes: Iterable[str]) -> bool:
-    """Print a table for each shape; gives whether all is as it should be."""
+    """Measure the calls, and print a table for each shape. Returns whether no call held the lock for too long."""
     fine = True
     for shape in shapes:
         partitions, factor = SHAPES[shape]

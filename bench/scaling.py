@@ -1,12 +1,16 @@
-"""How long the output of a job stands still while it is scaled, and while its input gets more partitions, beside a
-query by hand that is stopped and started.
+"""How long a job's output pauses while the job is scaled or its input expanded, compared with restarting a query by
+hand.
 
-Records are sent at a steady rate, each with the time of its sending; a consumer of committed records notes when each
-comes out. The pause of a change is the longest time in which none came, from its begin to some seconds behind its end.
-The query by hand is stopped and started again with its checkpoint: in its process, which Spark has warmed up; and with
-its process, as who changes its code does. It and a job run at the same time and make a change in turn, within two
-minutes: only the one whose turn it is gets records. Each change of factor is made some times, as where in a batch it
-comes is chance: medians are compared. Then the query by hand and another job do.
+Records are sent at a steady rate, each with the time of sending. A consumer of committed records notes when each one
+arrives in the output. The pause of a change is the longest time without a record, from the beginning of the change
+until some seconds after its end.
+
+The query written by hand is stopped and started again with its checkpoint, in two ways: in the same process, which
+Spark has warmed up; and in a new process, as by someone who has changed the query's code. The query and a job run at
+the same time and make their changes in turn, within two minutes of each other. Only the side whose turn it is gets
+records. Each change of the factor is made several times, and medians are compared, because a pause depends on the
+moment within a batch at which the change comes. There are two jobs, one with exactly-once and one with at-least-once
+output; the query is compared with each of them separately.
 """
 
 from __future__ import annotations
@@ -47,7 +51,14 @@ DELIVERIES = {"exactly-once": MINE, "at-least-once": PLAIN}
 
 @dataclass(frozen=True)
 class Found:
-    """Of a change its pause in seconds, that of its plan, how long it took, and the latency later to that before."""
+    """The results of one change.
+
+    Attributes:
+        pause: the pause of output, in seconds.
+        planned: the pause that the plan predicted, in seconds.
+        took: how many seconds the change took.
+        later: the ratio of the latency after the change to the latency before.
+    """
 
     pause: float
     planned: float
@@ -57,8 +68,13 @@ class Found:
 
 @dataclass
 class Measures:
-    """What was found of a job, by change, and the pauses of the query by hand, which does the same each time: beside
-    the changes in its process, and now and then of all of its process. Seconds."""
+    """The results of one job, and of the query by hand that ran at the same time.
+
+    Attributes:
+        changes: the job's results, by change.
+        beside: the query's pauses when it was restarted in its process, in seconds.
+        restarts: the query's pauses when it was restarted in a new process, in seconds.
+    """
 
     changes: dict[str, list[Found]] = field(default_factory=dict)
     beside: list[float] = field(default_factory=list)
@@ -68,15 +84,15 @@ class Measures:
         return statistics.median(each.pause for each in self.changes[what])
 
     def ratio(self, what: str) -> float:
-        """The pause of a change to that of the query by hand, in its process."""
+        """The ratio of the pause of a change to the pause of the query by hand that is restarted in its process."""
         return self.pause(what) / statistics.median(self.beside)
 
     def ratio_of_process(self, what: str) -> float:
-        """The pause of a change to that of the query by hand, with its process."""
+        """The ratio of the pause of a change to the pause of the query by hand that is restarted in a new process."""
         return self.pause(what) / statistics.median(self.restarts)
 
     def off(self, what: str) -> float:
-        """How far the pause was from the planned one."""
+        """The relative difference between the pause of a change and the planned pause."""
         return abs(self.pause(what) / statistics.median(each.planned for each in self.changes[what]) - 1)
 
     def later(self, what: str) -> float:
@@ -85,7 +101,7 @@ class Measures:
 
 @dataclass
 class Seen:
-    """What has come out: when (seconds), and how long each record took. Filled by a thread."""
+    """When each record arrived in the output (seconds), and how long it took. A thread runs :meth:`watch`."""
 
     cluster: Cluster
     topic: str
@@ -110,18 +126,18 @@ class Seen:
         consumer.close()
 
     def pause(self, begin: float, end: float) -> float:
-        """The longest time without a record."""
+        """The longest time without a record between ``begin`` and ``end``."""
         within = [begin, *(at for at in self.came if begin <= at <= end), end]
         return max(after - before for before, after in itertools.pairwise(within))
 
     def latency(self, begin: float, end: float) -> float:
-        """Median seconds from sending a record to its coming out."""
+        """The median of the seconds from sending a record to its arrival in the output."""
         return statistics.median(took for at, took in zip(self.came, self.took, strict=True) if begin <= at <= end)
 
 
 @dataclass
 class Runs:
-    """A side that runs, with its topics, and what was seen of it."""
+    """A side that runs, its topics, and what was seen of its output."""
 
     name: str
     source: str
@@ -135,7 +151,10 @@ class Runs:
 
     @contextmanager
     def fed(self, seconds: float) -> Iterator[None]:
-        """Send records meanwhile; begins when some have come out for so long. What was sent has come out then."""
+        """Send records during the block. The block begins once records have been arriving in the output for
+        ``seconds``. Unless the side is the query by hand, the context ends once all records that were sent have
+        arrived.
+        """
         self.stretches += 1
         had, folder = len(self.seen.came), self.cluster.folder / f"{self.source}-{self.stretches}"
         with side(folder) as sending:
@@ -148,14 +167,14 @@ class Runs:
             self.wait(lambda: len(self.seen.came) >= end, 60)
 
     def wait(self, until: Callable[[], bool], seconds: float) -> None:
-        """So long, or until then. Raises EndedError if the side ends."""
+        """Wait for ``seconds``, or until ``until`` returns True. Raises EndedError if the side ends."""
         end = time.monotonic() + seconds
         while not until() and time.monotonic() < end:
             self.started.check()
             time.sleep(0.1)
 
     def stopped(self) -> float:
-        """Stop and start the query by hand in its process; gives the pause in seconds."""
+        """Stop and start the query by hand in its process. Returns the pause in seconds."""
         begin = time.time()
         self.started.signal(signal.SIGUSR1)
         self.wait(lambda: False, SETTLING)
@@ -164,7 +183,7 @@ class Runs:
         return pause
 
     def restarted(self) -> float:
-        """Stop the query by hand with its process, and start it anew; gives the pause in seconds."""
+        """End the process of the query by hand, and start the query in a new one. Returns the pause in seconds."""
         begin = time.time()
         self.started.signal(signal.SIGTERM)
         self.started.finish()
@@ -177,7 +196,7 @@ class Runs:
         return pause
 
     def changed(self, verb: str) -> Found:
-        """Make a change."""
+        """Make a change, and measure it."""
         words = change(verb, self.output)
         planned = expected(self.started, words)
         begin = time.time()
@@ -200,7 +219,7 @@ def told(verb: str) -> str:
 
 
 def change(verb: str, job: str) -> list[str]:
-    """The words of a change: of ``expand``, or to a factor."""
+    """The command-line arguments of a change: ``expand``, or ``scale`` to a factor."""
     return [EXPAND, job] if verb == EXPAND else ["scale", job, "--factor", verb]
 
 
@@ -220,7 +239,9 @@ def expected(started: Side, words: Sequence[str]) -> float:
 
 @contextmanager
 def running(cluster: Cluster, name: str, beside: str, rate: int) -> Iterator[Runs]:
-    """A side that runs meanwhile, and has run for a while. ``beside``: the job of this comparison."""
+    """A side that runs during the block, and has been running for a while when the block begins. ``beside`` is the name
+    of the job in this comparison.
+    """
     number = f"{(HAND, MINE, PLAIN).index(name)}-{(MINE, PLAIN).index(beside)}"
     source, output = f"in-{number}", f"out-{number}"
     for topic in (source, output):
@@ -244,8 +265,9 @@ def running(cluster: Cluster, name: str, beside: str, rate: int) -> Iterator[Run
 
 
 def measured(cluster: Cluster, name: str, rate: int, rounds: int) -> Measures:
-    """Let a job make each change of factor so often, and before each the query by hand stop and start; then its input
-    gets more partitions, once."""
+    """Let a job make each change of the factor ``rounds`` times, and restart the query by hand before each. Then expand
+    the input of the job, once.
+    """
     found = Measures()
 
     def compare(verb: str, stops: int = 1) -> None:

@@ -1,8 +1,9 @@
-"""What one bucket that is far slower than the others costs those: with one lane in the container, and with several.
+"""How much a single slow bucket slows down the other buckets, with one lane in the container and with several.
 
-A job has one function that waits: 2 ms for a record, 200 ms for those of one key bucket of partition 0. Its input is a
-backlog in the embedded log, so that only the function counts. After some seconds the records that come out of the other
-partitions are counted, and ``anabranch sizing`` is asked which bucket is the slowest. Sides run in turn, each anew.
+A job has one function, which waits 2 ms for a record, but 200 ms for a record of one key bucket of partition 0. The
+input is a backlog in the embedded log, so only the function limits the rate. Once each partition has output, the
+command counts for ``--seconds`` the records that the other partitions write, and then asks ``anabranch sizing`` which
+bucket is the slowest. Sides run in alternating order, each with a new job.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bench.support.processes import Side, explained, side
 
 PARTITIONS, FACTOR = 8, 4
 SLOW = (0, 0)
-"""The partition and its bucket that is slow."""
+"""The slow bucket: its partition, and its number."""
 BATCH = 1_600
 QUICK_MS, TIMES = 2, 100
 KEYS = 4096
@@ -81,7 +82,9 @@ def main() -> None:
 
 
 def _measured(lanes: int, seconds: float) -> tuple[float, str]:
-    """The records a second of all partitions but the slow one, and the slowest bucket as ``sizing`` names it."""
+    """The records per second of all partitions except that of the slow bucket, and the bucket that ``sizing`` names as
+    the slowest.
+    """
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder, side(Path(folder) / "side") as started:
         system = EmbeddedSystem(started.folder / "streams")
         _fill(system)
@@ -102,7 +105,7 @@ def _measured(lanes: int, seconds: float) -> tuple[float, str]:
 
 
 def _fill(system: EmbeddedSystem) -> None:
-    """A backlog that is not read out while it is looked at."""
+    """Write a backlog that lasts longer than the measurement."""
     system.create("in", PARTITIONS)
     keys = [b"key-%d" % number for number in range(KEYS)]
     slow = [(partition_for(key, PARTITIONS), bucket(key, 0, FACTOR)) == SLOW for key in keys]
@@ -128,12 +131,12 @@ def _until_all_have_begun(started: Side, system: EmbeddedSystem) -> None:
 
 
 def _others(system: EmbeddedSystem) -> int:
-    """The records that have come out, but for those of the slow bucket's partition."""
+    """The number of records in the output, without the slow bucket's partition."""
     return sum(end for partition, end in system.ends("out").items() if partition != SLOW[0])
 
 
 def _slowest(started: Side) -> str:
-    """The bucket that ``sizing`` gives most time, once it knows of a batch of each lane."""
+    """The bucket with the longest time according to ``sizing``, once ``sizing`` has figures of a batch of each lane."""
     command = [sides.anabranch(), "sizing", "slow-bucket", "--json"]
     end = time.monotonic() + STARTED_WITHIN
     while time.monotonic() < end:

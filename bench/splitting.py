@@ -1,8 +1,9 @@
-"""What a change of factor costs: the pause, batches, memory and disk, before and after.
+"""What a change of the factor costs: the pause of output, and batches, memory and disk space before and after.
 
-A job with late flights, hourly windows and running counts behind a stage has one container; its input has one
-partition, so that after ``--factor 4 --containers 2`` both containers read the same one, and each lane with state was
-split. It is fed all the time. Seconds are those of this machine: look at what is before, and what after.
+A job with late flights, hourly windows, and running counts in a second stage has one container. Its input has one
+partition. So after ``--factor 4 --containers 2``, both containers read this partition, and each lane with state has
+been split. Records arrive all the time. The seconds depend on the machine: compare those before the change with those
+after.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.support.interruption import interruptible
 ROWS, PORTION = 20_000, 2_000
 WISH = {"factor": 4, "containers": 2}
 SETTLED = 20
-"""Batches of each lane after a change, of which the medians are told."""
+"""How many batches each lane runs before the lanes are measured."""
 
 
 def measured(workspace: Workspace) -> None:
@@ -53,7 +54,7 @@ def measured(workspace: Workspace) -> None:
 
 
 def _settled(fed: scaled.Fed) -> None:
-    """Wait until each lane has run so many batches more."""
+    """Wait until each lane has run :data:`SETTLED` more batches."""
     lanes = fed.client.status(JOB).lanes
     begun = {lane.lane.id: lane.report.progress.batch for lane in lanes if lane.report is not None}
 
@@ -77,14 +78,14 @@ def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file; 0 of one that Spark has renamed or removed meanwhile."""
+    """The bytes of a file, or 0 if Spark has renamed or removed it meanwhile."""
     with suppress(FileNotFoundError):
         return path.stat().st_size if path.is_file() else 0
     return 0
 
 
 def _resident_mb(pid: int) -> int:
-    """What a process has for itself, and its share of what it has with others."""
+    """The memory of a process: what it has for itself, and its share of what it has in common with other processes."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,10 +1,10 @@
-"""How long a stateful lane takes to its first batch in another place, with a standby of its folder and without.
+"""How long a stateful lane takes until its first batch in another place, with a standby of its folder and without.
 
-The storage root is far: a WebHDFS of this command's own, where each request takes a while and each connection has so
-much to itself. ``taken over``: a lane's process is gone, and its lease is over: from when another one begins the lane
-until its first batch is committed. ``moved``: a lane of one container is parted among two by ``scale``, while it runs:
-until the later of the two has committed records. A pair is one with a standby and one without, in turn, in one Spark
-session.
+The storage root is distant: it is on a WebHDFS server that the command starts, which delays each request, and limits
+the speed of each connection. ``taken over`` is the time from when a process begins to take over a lane, whose former
+process is gone and whose lease has ended, until the lane's first batch is committed. ``moved`` is the time from a
+``scale`` that divides a running lane between two containers until both new lanes have committed records. A pair
+consists of one run without a standby and one with a standby, in the same Spark session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PARTITIONS, BATCHES, LAST = 4, 10, 100
 
 
 class Away(Site):
-    """With its lanes in a storage that is far."""
+    """A site whose lanes are in a distant storage."""
 
     def __init__(self, spark: SparkSession, folder: Path, storage: Far) -> None:
         super().__init__(spark, folder)
@@ -52,7 +52,7 @@ class Away(Site):
         )
 
     def fed(self, keys: int) -> Deployed:
-        """A running count by so many keys; nothing has run yet."""
+        """A running count by ``keys`` keys, with its input. Nothing has run yet."""
         self.log.create("in", PARTITIONS)
         job = Job("j")
         job.read("in", key="k string", schema="n int").agg(c="count(*)", s="sum(n)", m="max(n)").write("out")
@@ -69,12 +69,14 @@ class Away(Site):
 
 
 def taken_over(site: Away, run: Deployed, warm: bool) -> tuple[float, float, int]:
-    """Seconds until the folder was there, and until the first batch; files that were copied meanwhile."""
+    """The seconds until the folder was copied, the seconds until the first batch was committed, and the number of files
+    that were copied meanwhile.
+    """
     (lane,) = run.lanes
     if warm:
         folder = run.folder(lane)
         copying.refresh(folder, copying.standby(folder, 0))
-        site.feed(0, range(LAST))  # a batch that it lacks, as it mostly does
+        site.feed(0, range(LAST))  # a batch that the standby lacks, as is usual
         run.ran()
     site.feed(1, range(LAST))
     run.lanes = [msgspec.structs.replace(run.lanes[0], abandoned=True)]
@@ -93,7 +95,7 @@ def taken_over(site: Away, run: Deployed, warm: bool) -> tuple[float, float, int
 
 
 def moved(site: Away, keys: int, storage: Far, far_by: tuple[float, float], warm: bool) -> float:
-    """Seconds from the order to part a lane until both of its successors have committed records."""
+    """Seconds from the request to divide a lane until both of its successors have committed records."""
     storage.latency, storage.speed = 0.0, 1e12
     run = site.fed(keys)
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
@@ -170,7 +172,7 @@ def _take_over(site: Away, storage: Far, given: argparse.Namespace) -> None:
     for number in range(given.pairs + 1):
         for warm in (False, True):
             copied, first, count = taken_over(site, run, warm)
-            if number:  # the first one loads classes
+            if number:  # the first pair loads classes
                 found[warm].append(first)
                 how = "with" if warm else "without"
                 print(f"taken over {how} a standby: {first:.2f} s, {copied:.2f} of them for {count} files", flush=True)

@@ -1,14 +1,17 @@
-"""What batches, a fail-over and a scale cost where the lanes' folders are: on a disk, on HDFS, and on S3 with and
-without a way to it.
+"""What batches, a fail-over and a scale cost if lanes' folders are on a disk, on HDFS, or on S3 with or without
+latency.
 
-A job without state and one with a running count are run over the same records, with their folders in each place, in one
-Spark session. Calls are those that a proxy before the S3 server sees. ``Spark's own``: Spark's files written in its own
-way, by renaming, as before anabranch had one for S3; only its batches are measured.
+A job without state and a job with a running count process the same records, with their folders in each of these places,
+in one Spark session. Calls are counted by a proxy in front of the S3 server. In places with ``Spark's own``, Spark
+writes its files in its own way, by renaming, as before anabranch had its own way for S3; there, only batches are
+measured.
 
-``fail-over``: a lane with a running count was left by its process, whose seat is lost: from when another one begins the
-lane until its first batch is committed. The lease, the grace and the start of a process come before that: they are the
-same in all places. ``scale``: while records come ten times a second, the factor becomes 4: the longest time between two
-batches that were published, from the order until all new lanes have had one.
+``fail-over``: the process of a lane with a running count is gone, and has lost its seat. The time is from when another
+process begins the lane until the lane's first batch is committed. It doesn't include the lease, the grace and the start
+of a process, which are the same in all places.
+
+``scale``: while records arrive ten times a second, the factor becomes 4. The time is the longest between two published
+batches, from the request until all new lanes have published a batch.
 """
 
 from __future__ import annotations
@@ -41,13 +44,15 @@ from anabranch.spark.session import session
 from anabranch.systems.systems import Systems
 
 PARTITIONS, KEYS, ROWS, SKIPPED = 4, 200, 400, 6
-"""``SKIPPED``: the first batches, which start the query and its workers."""
+"""``SKIPPED`` is the number of batches that aren't measured, because they start the query and its workers."""
 BATCHES, SMALL, PATIENCE = 5, 5, 300.0
-"""Of what is moved: the batches before that, and the records that are added at a time to each partition."""
+"""``BATCHES`` is the number of batches before a fail-over or a scale, ``SMALL`` the number of records that are then
+added to each partition at a time, and ``PATIENCE`` the longest wait in seconds.
+"""
 
 
 class Elsewhere(Site):
-    """With its lanes in another place."""
+    """A site whose lanes are in another place."""
 
     def __init__(self, spark: SparkSession, folder: Path, root: str) -> None:
         super().__init__(spark, folder)
@@ -63,7 +68,7 @@ class Elsewhere(Site):
             self._add(partition, numbers)
 
     def add(self, rows: int) -> None:
-        """Put so many records into each partition."""
+        """Add ``rows`` records to each partition."""
         for partition in range(PARTITIONS):
             self._add(partition, range(rows))
 
@@ -80,7 +85,7 @@ def job(stateful: bool) -> Job:
 
 
 def measured(site: Elsewhere, stateful: bool, batches: int, calls: s3.Proxy | None) -> str:
-    """Median time of a batch in ms, and the calls of one."""
+    """The median time of a batch in ms and, if ``calls`` is given, the number of calls per batch."""
     site.feed(batches)
     run = site.deployed(job(stateful), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
     seen: list[tuple[float, int]] = []
@@ -98,7 +103,7 @@ def measured(site: Elsewhere, stateful: bool, batches: int, calls: s3.Proxy | No
 
 
 def failed_over(site: Elsewhere, rounds: int) -> list[float]:
-    """Seconds of each fail-over."""
+    """The seconds of each fail-over."""
     site.feed(BATCHES)
     run = site.deployed(job(stateful=True), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
     run.ran()
@@ -120,7 +125,7 @@ def failed_over(site: Elsewhere, rounds: int) -> list[float]:
 
 
 def scaled(site: Elsewhere) -> float:
-    """Seconds for which a scale from factor 1 to 4 lets the output stand still."""
+    """The seconds for which output pauses in a scale from factor 1 to 4."""
     site.feed(BATCHES)
     run = site.deployed(job(stateful=True), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))
@@ -167,7 +172,7 @@ def scaled(site: Elsewhere) -> float:
 
 @contextmanager
 def managed(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    """With Spark's files written so."""
+    """Let Spark write its files with these settings during the block."""
     kept = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
@@ -195,7 +200,7 @@ def main() -> None:
         conf = server.conf(near.port) | {
             "spark.hadoop.fs.s3a.bucket.far.endpoint": f"http://127.0.0.1:{far.port}",
             "spark.hadoop.fs.defaultFS": "file:///",
-            "spark.sql.streaming.minBatchesToRetain": str(SKIPPED),  # entries are removed in all batches that count
+            "spark.sql.streaming.minBatchesToRetain": str(SKIPPED),  # old entries are removed in every measured batch
         }
         root = f"s3a://{s3.BUCKET}/root"
         spark = session.start(

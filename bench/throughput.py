@@ -1,4 +1,4 @@
-"""Rows a second of anabranch's lanes, as a ratio to queries written by hand with the same reader and writer."""
+"""Rows per second of anabranch's lanes, as a ratio to queries written by hand with the same reader and writer."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ KEYS = 4_000
 SCHEMA = "carrier string, flight int, origin string, dest string, dep_delay int, hour string"
 STATE_PARTITIONS = 4
 WARMING = 3
-"""Pairs that aren't counted: Java compiles for the first ones, and two queries share what it has learnt."""
+"""Pairs that aren't counted: in the first pairs, Java still compiles, and both queries use what it has compiled."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where everything is, and how much of it."""
+    """What all queries of a run use: the session, the settings, the log, a folder, and the sizes of input and batch."""
 
     spark: SparkSession
     settings: config.Settings
@@ -57,7 +57,7 @@ class Bench:
 
 
 def records(rows: int) -> Iterator[pa.RecordBatch]:
-    """Flights-like JSON of about 110 bytes, keyed by one of ``KEYS`` tail numbers."""
+    """Flight-like JSON of about 110 bytes, keyed by one of ``KEYS`` tail numbers."""
     random = np.random.default_rng(1)
     for start in range(0, rows, 100_000):
         count = min(100_000, rows - start)
@@ -125,7 +125,7 @@ def _output(frame: DataFrame, key: Any, value: Any, headers: Any, timestamp: Any
 def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, output: str) -> StreamingQuery:
     """What a careful person would write: the reader, the operators, and the exactly-once writer in foreachBatch.
 
-    It has our state store and number of partitions, and how Spark itself writes checkpoints.
+    The query has our state store and our number of partitions, and writes checkpoints in Spark's own way.
     """
     partitions = list(range(PARTITIONS))
     options = {
@@ -155,7 +155,7 @@ def by_hand(bench: Bench, build: Callable[[DataFrame], DataFrame], mode: str, ou
 
 
 def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
-    """The same through a job: plan, lane, query. What it can't process goes where it would in earnest."""
+    """The same query as a lane of a job. Records that can't be processed are treated as in a real job."""
     systems = Systems(bench.settings, job.name)
     around = planning.Surroundings(
         factor=1,
@@ -184,7 +184,7 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
 
 
 def measured(bench: Bench, query: StreamingQuery) -> float:
-    """Rows a second over all batches but the first, which warms up."""
+    """Rows per second over all full batches except the first, which warms up."""
     try:
         query.processAllAvailable()
         batches = [p for p in query.recentProgress if p["numInputRows"]]
@@ -197,7 +197,7 @@ def measured(bench: Bench, query: StreamingQuery) -> float:
 
 
 def written(bench: Bench, output: str) -> list[tuple[bytes, bytes]]:
-    """The last value of every key and the number of records, to see that both sides did the same."""
+    """The number of records and the last value of each key, to check that both sides did the same."""
     found: dict[bytes, bytes] = {}
     total = 0
     for partition, tail in bench.log.ends(output).items():
@@ -217,7 +217,7 @@ def pairs(
         ours, theirs = f"ours-{name}-{number + WARMING:08d}", f"hand-{name}-{number + WARMING:08d}"
         for output in (ours, theirs):
             bench.log.create(output, PARTITIONS)
-        # Each goes first every other time; the pairs up to 0 warm both up and aren't counted.
+        # Each side goes first in every other pair. The pairs up to 0 warm both sides up, and aren't counted.
         sides = [lambda o=ours: anabranch(bench, job(o), o), lambda o=theirs: by_hand(bench, hand, mode, o)]
         order = (0, 1) if number % 2 else (1, 0)
         speed = {side: measured(bench, sides[side]()) for side in order}
@@ -230,7 +230,7 @@ def pairs(
 
 
 def reading(bench: Bench, count: int) -> None:
-    """The log alone, as a ratio to Spark reading the same rows from Parquet: a stream each, no output."""
+    """Compare reading the log with reading the same rows from Parquet by Spark: one stream each, without output."""
     parquet = str(bench.folder / "parquet")
     tables = [
         pa.Table.from_batches([b for piece in bench.log.slices("flights", p, 0, tail.end) for b in read_slice(piece)])

@@ -1,13 +1,14 @@
-"""anabranch beside its peers, from Kafka to Kafka, at equal promises: one table with ratios.
+"""Compares anabranch with its peers, from Kafka to Kafka, at equal promises, in one table with ratios.
 
-Each side is started on topics that are full already, and the offsets that readers of committed records may pass in its
-output topic are looked at every 50 ms. Its steady state is from when 40 % of the expected output is there to when all
-of it is; of windows, which are written behind the input, to when 80 % is. Records of the input a second are the
-output's, times the input's over the output's number. CPU seconds are those of all processes of the side in that time,
-without the broker's. Sides that promise exactly once commit every second; a micro-batch of anabranch has a fifth of the
-input at most. In each round all sides take turns, in an order that changes; ratios are taken within a round.
+Each side is started on topics that are already full. Every 50 ms, the command looks up how far readers of committed
+records can read the side's output topic. A side is measured from the moment when 40 % of the expected output exists
+until all of it exists or, for windows, which are written later than their input, until 80 % exists. Its rate is given
+in records of the input per second: the rate of the output, times the number of input records, divided by the number of
+output records. CPU seconds are those of all processes of the side during the measurement, without the broker. Sides
+that promise exactly once commit every second. A micro-batch of anabranch has at most a fifth of the input. In each
+round, all sides run, in an order that changes from round to round. Ratios are taken within a round.
 
-After each run all that was written is read, as committed, and compared with what the first side wrote.
+After each run, the command reads the whole committed output, and compares it with the output of the first side.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from bench.support.sides import Anabranch, Task, UnsupportedError
 from bench.support.works import WORKS, Filled, Written, written
 
 WARMING = 0.4
-"""The part of the output after which a side is taken to be warm."""
+"""A side counts as warm once this part of its output exists."""
 UNTIL = {"windows": 0.8}
-"""The part of the output up to which is measured, where that isn't all."""
+"""For workloads that are not measured until the end: the part of the output at which the measurement ends."""
 SLACK = 0.998
-"""A batch has not just its share of the records that pass a filter."""
+"""A tolerance, because the number of records that pass the filter differs a little from batch to batch."""
 LOOK_SECONDS = 0.05
 STALLED_SECONDS = 300.0
 
@@ -63,7 +64,7 @@ SIDES_OF = {
     "function": (ANABRANCH, QUIX, BYTEWAX, PYFLINK),
     "slow": (ANABRANCH, STREAMS, FLINK, QUIX),
 }
-"""Who takes part in a work, where that isn't everybody that works in the JVM."""
+"""The sides of workloads in which other sides than those in :data:`IN_JVM` take part."""
 IN_JVM = (ANABRANCH, REAL, HAND, STREAMS, FLINK)
 NAMES = list(dict.fromkeys(entry.side for entry in SIDES))
 PROMISES = list(dict.fromkeys(entry.promise for entry in SIDES))
@@ -90,7 +91,7 @@ GOALS = [
 
 @dataclass
 class Comparison:
-    """The runs of one work on one broker."""
+    """The runs of one workload on one broker."""
 
     cluster: Cluster
     filled: Filled
@@ -99,7 +100,7 @@ class Comparison:
     _first: tuple[Entry, Written] | None = None
 
     def rounds(self, entries: Sequence[Entry], count: int) -> None:
-        """Run all sides, again and again. A side that this version can't run in is left out."""
+        """Run all sides ``count`` times. A side that this version doesn't support is left out."""
         left = list(entries)
         for number in range(count):
             for entry in order(left, number):
@@ -150,7 +151,9 @@ class Comparison:
         return Measured(records / (now - begun[0]), (started.cpu_seconds() - begun[2]) / records * 1e6)
 
     def _compare(self, entry: Entry, started: Side, output: str, expected: int) -> None:
-        """Wait for the last records: the ends of transactions have offsets too."""
+        """Wait until the output is complete, and compare it with the first side's. End offsets alone don't show that
+        all records are there, because the ends of transactions have offsets, too.
+        """
         deadline = time.monotonic() + self.patience
         while True:
             count, found = written(self.cluster, self.filled.work, output)
@@ -199,7 +202,7 @@ def main() -> None:
                 taking_part = SIDES_OF.get(work, IN_JVM)
                 comparison.rounds([each for each in entries if each.side in taking_part], arguments.rounds)
                 cluster.delete(*filter(None, (filled.input, filled.other)))
-    finally:  # what was measured before a side failed is worth something, too
+    finally:  # if a side fails, print what was measured until then
         ran = {work: whole(measured) for work, measured in results.items()}
         print("\n".join(["", *table(ran, OURS), "", *goals(ran, GOALS)]), flush=True)
 

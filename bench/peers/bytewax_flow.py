@@ -1,6 +1,6 @@
 """A running count and sum for each key in Bytewax, a Python library: a data flow for ``python -m bytewax.run``.
 
-``GIVEN`` in the environment: a JSON object with bootstrap, input, output and linger (ms).
+The environment variable ``GIVEN`` is a JSON object with bootstrap, input, output and linger (ms).
 """
 
 from __future__ import annotations

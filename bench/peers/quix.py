@@ -1,4 +1,4 @@
-"""The same work in Quix Streams, a Python library for Kafka: one process of a consumer group.
+"""The workloads in Quix Streams, a Python library for Kafka: one process of a consumer group.
 
 Arguments: a JSON object with bootstrap, work, input, output, folder, group, late, mode (at-least-once or exactly-once),
 commit and linger (ms), and the seconds that a slow function takes.

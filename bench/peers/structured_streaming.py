@@ -1,8 +1,10 @@
-"""A Structured Streaming query as one writes it by hand, with Spark's defaults: a process of its own.
+"""A Structured Streaming query as one would write it by hand, with Spark's defaults, in a process of its own.
 
-Where there is state, what nobody would leave as it is: RocksDB, and as many state partitions as anabranch has, not 200.
-SIGUSR1 stops the query and starts it again. SIGTERM stops it for good: it says how long that took, and ends. So does
-SIGUSR2, which first lets the batch that runs be committed.
+A query with state differs from the defaults in two ways, as anyone would change them: it uses RocksDB, and has as many
+state partitions as anabranch instead of 200. SIGUSR1 stops the query and starts it again. SIGTERM stops the query for
+good: the process prints how long this took, and ends. SIGUSR2 does the same, but first lets the running batch be
+committed.
+
 Arguments: a JSON object with bootstrap, work, input, other (the second topic of a join), table (a CSV file), output,
 folder, jars, batch (0: no limit), schema, late and state.
 """
@@ -66,7 +68,7 @@ def looked_up(raw: DataFrame, table: DataFrame) -> DataFrame:
 
 
 def built(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
-    """The records of the work's input, turned into those of its output."""
+    """The records of the workload's input, transformed into those of its output."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", given["bootstrap"])
     reader = reader.option("startingOffsets", "earliest")
     if given["batch"]:
@@ -81,7 +83,7 @@ def built(spark: SparkSession, given: dict[str, Any]) -> DataFrame:
 
 
 def _batch(query: StreamingQuery) -> int:
-    """The last batch that was committed."""
+    """The number of the last batch that was committed, or -1."""
     told = query.lastProgress
     return -1 if told is None else told["batchId"]
 

@@ -31,25 +31,37 @@ from bench.support.sides import anabranch
 
 PATIENCE = 900.0
 BEST, BEFORE, PLANNED = 16, 5.0, 3.0
-"""The factor that a job is scaled to, how many seconds after its lanes run, and when the plan for it is asked for,
-which takes up to a second itself.
+"""The factor to which a job is scaled, how many seconds after its lanes run it is scaled, and how many seconds after
+its lanes run the plan for this is requested. Planning takes up to a second.
 """
 LOOK = 0.1
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
 CALLED = ("stop", "interrupt", "drain", "deploy")
 REMAINING = "remaining"
 LONG_BATCH, WELL_INTO = 30, 25.0
-"""In seconds: ``target_batch_seconds`` where a drain is to last for long, and when it is called."""
+"""``target_batch_seconds`` of a job whose drain should take long, and the number of seconds after which the drain is
+requested.
+"""
 
 
 @dataclass
 class Found:
-    """Of one run, in seconds. ``began``: from the start of its process until its lanes ran; ``clearing``: from then on;
-    ``since``: from the call of ``scale``. ``first``: from when lanes ran to the first figure of a batch that wasn't
-    zero. ``factors``: at which second which factor was wanted. ``called``: from the call of a verb until its promise
-    held, or how long output stood still; ``whole``: from the call in any case. ``figure``: from the function's first
-    record to the first figure; ``age``: the longest time between two figures of a batch. ``remaining``: how long a
-    drain still took, as ``drain`` said and in fact, each time it was looked at.
+    """The results of one run. All times are in seconds.
+
+    Attributes:
+        began: from the start of the job's process until its lanes ran.
+        clearing: from when the lanes ran until the backlog was cleared.
+        switch: from the call of ``scale`` until it returned.
+        planned: the pause that ``plan scale`` predicted.
+        since: from the call of ``scale`` until the backlog was cleared.
+        first: from when the lanes ran to the first figure that wasn't zero.
+        called: how long the verb took or, for a deploy, how long output paused.
+        whole: how long the verb took.
+        figure: from the function's first record to the first figure of a running batch.
+        age: the longest time between two different figures of a running batch.
+        factors: the factors that the job had, each with the second from which it had the factor.
+        remaining: how long the drain still took, first as predicted and then in fact, each time that the status was
+            read.
     """
 
     began: float = 0.0
@@ -78,12 +90,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """That of the job: on a cluster, each has its own."""
+        """The name of the job. On a Kafka cluster, each job needs a name of its own."""
         return self.started.folder.name
 
     @property
     def first(self) -> Path:
-        """Is there once the function has got a record."""
+        """A file that exists once the function has got a record."""
         return self.started.folder / "first"
 
     def begin(self, kind: str) -> None:
@@ -97,7 +109,7 @@ class Run:
         self.verb("start", "job.py", "--coordinator", url)
 
     def _has_coordinator(self, kind: str) -> bool:
-        """Whether the job runs on one, and isn't a process of its own."""
+        """Whether the job runs on a coordinator in another process."""
         return self.backlog.containers > 1 or kind == "deploy"
 
     def _coordinator(self) -> str:
@@ -195,7 +207,9 @@ class Run:
         return found
 
     def _deploy(self) -> float:
-        """The seconds for which output stood still: containers with the new code start while the former lanes run."""
+        """Deploy another version. Returns the seconds for which output paused. Containers with the new code start while
+        the former lanes run.
+        """
         file = self.started.folder / "job.py"
         file.write_text(file.read_text().replace("return message", "return dict(message)"))
         self.verb("deploy", "job.py")
@@ -208,7 +222,7 @@ class Run:
         raise SystemExit(f"the pause of the change was never measured:\n{self.started.said()}")
 
     def _end(self, kind: str) -> None:
-        """Returns when the job's processes have ended."""
+        """End the job in the given way, and wait until the job's processes have ended."""
         if kind == "interrupt":
             self.started.signal(signal.SIGINT)
         else:
@@ -216,7 +230,7 @@ class Run:
         self.started.wait()
 
     def _watch(self, settings: Settings, found: Found) -> None:
-        """How soon figures are there, and how old they get, in a batch that has all records."""
+        """Measure how soon figures of a batch that has all records are available, and how old the figures get."""
         first: float | None = None
         looked: list[tuple[float, int]] = []
 
@@ -238,7 +252,7 @@ class Run:
         found.age = max(after - before for (before, _), (after, _) in itertools.pairwise(looked))
 
     def _remain(self, settings: Settings, found: Found, up_to: str) -> None:
-        """What a drain says of the time that it still takes, until it has returned."""
+        """Drain the job. Until ``drain`` has returned, note how much time the drain is predicted to need."""
         said: list[tuple[float, float]] = []
         begun = time.monotonic()
         draining = subprocess.Popen(
@@ -263,7 +277,7 @@ class Run:
         found.remaining = [(expected, ended - at) for at, expected in said]
 
     def _first_minute(self, settings: Settings, ran: float) -> None:
-        """Prints what was done in each ten seconds."""
+        """Print the records per second in each ten seconds of the first minute."""
         before = 0
         for second in range(10, 61, 10):
             status = self._until(settings, "10 s", lambda _, until=second: time.monotonic() > ran + until)
@@ -292,7 +306,7 @@ class Run:
 
 @contextmanager
 def running(backlog: Backlog, folder: Path, cluster: Cluster | None) -> Iterator[Run]:
-    """A run in this folder, on a Kafka cluster or the embedded log. Its processes end with ``with``."""
+    """A run in ``folder``, on a Kafka cluster or on the embedded log. Its processes end with the block."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -305,13 +319,13 @@ def running(backlog: Backlog, folder: Path, cluster: Cluster | None) -> Iterator
 
 
 def _done(report: LaneReport) -> int:
-    """How many records a lane has done, those of the present batch among them."""
+    """How many records a lane has processed, including those of the running batch."""
     committed = sum(offset for ssp, offset in report.progress.positions.items() if "/in/" in ssp)
     return committed + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
 
 
 def _figure(report: LaneReport) -> bool:
-    """Whether it says that anything was done."""
+    """Whether the report shows that any record has been processed."""
     its = report.progress
     return bool(its.rows or (its.batch_progress is not None and its.batch_progress.done))
 
@@ -324,7 +338,7 @@ def _runs(status: JobStatus) -> bool:
 
 
 def _is_cleared(status: JobStatus, records: int) -> bool:
-    """Whether all was read and committed. Lanes that have just begun know of no ends yet."""
+    """Whether all records were read and committed. Lanes that have just started don't know the end offsets yet."""
     if status.state != "running":
         return False
     reports = [each.report for each in status.lanes if each.report is not None]

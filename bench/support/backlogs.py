@@ -1,4 +1,4 @@
-"""A backlog behind a slow function: the job that works on it, its records, and what must come of them."""
+"""A backlog behind a slow function: the job that works on it, its records, and a check of the output."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ read = job.read("in", key="k string", schema="n int, at timestamp"{timed})
 """
 TIMED = ', event_time="at", watermark="5 seconds"'
 _AT = 1_700_000_000
-"""Event time must lie in the past: what is far ahead is a dead letter."""
+"""The event times must be in the past: a record whose event time is far ahead becomes a dead letter."""
 
 
 @dataclass(frozen=True)
 class Backlog:
-    """What lies there, and what is done with it."""
+    """The records of a backlog, and how a job processes them."""
 
     work: str
     records: int
@@ -72,7 +72,7 @@ class Backlog:
             yield records.key_of(number), json.dumps(value).encode()
 
     def job(self, name: str, first: Path) -> str:
-        """Its file. ``first`` is touched when the function gets its first record."""
+        """The content of the job file. The function touches the file ``first`` when it gets its first record."""
         timed = TIMED if self.work == "windows" else ""
         return JOB.format(name=name, wait=self.wait / 1000, work=WORKS[self.work], timed=timed, first=str(first))
 
@@ -82,7 +82,7 @@ class Backlog:
         records.append(system, "in", self.rows())
 
     def check(self, system: System) -> None:
-        """Raises SystemExit if what came out isn't what must come of what went in."""
+        """Raises SystemExit if the output isn't what the input must give."""
         found: dict[bytes | None, list[int]] = defaultdict(list)
         windowed = self.work == "windows"
         for key, row in records.read(system, "out"):

@@ -1,4 +1,6 @@
-"""Containers that only beat: connections to a coordinator, all in one thread, with bodies that are made beforehand."""
+"""Containers that only send heartbeats: connections to a coordinator in one thread, with bodies that are made
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ _REVISION = re.compile(rb'"revision":(-?\d+)')
 _POSITIONS = b'"positions":{}'
 VARIANTS = 8
 TOKEN = "of-the-bench"
-"""What the coordinator is told to want to see."""
+"""The token that the coordinator requires."""
 
 
 class Connection(asyncio.Protocol):
-    """One question at a time, kept open."""
+    """A persistent connection, which sends one request at a time."""
 
     def __init__(self) -> None:
         self._read = bytearray()
@@ -50,7 +52,7 @@ class Connection(asyncio.Protocol):
                 self._answer.set_result((status, body))
 
     async def ask(self, path: str, *body: bytes) -> bytes:
-        """POST something. AssertionError unless it is answered with 200."""
+        """POST a body, and return the answer's body. Raises AssertionError unless the status is 200."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         length = sum(map(len, body))
@@ -69,7 +71,7 @@ class Connection(asyncio.Protocol):
 
 
 def positions(count: int) -> list[bytes]:
-    """Some variants of the positions of so many SSPs, as JSON."""
+    """Several variants of the positions of ``count`` SSPs, as JSON."""
     made = []
     for variant in range(VARIANTS):
         at = {f"kafka/records/{number}": 10_000_000 + number + variant for number in range(count)}
@@ -79,7 +81,7 @@ def positions(count: int) -> list[bytes]:
 
 @dataclass
 class Container:
-    """A process that holds a seat, with a connection for its polls and beats and one for its news."""
+    """A process that has a seat, with one connection for its polls and heartbeats, and one for its news."""
 
     id: str
     epoch: int
@@ -104,11 +106,13 @@ class Container:
         self._around = b"{" + before, after + b"]}"
 
     async def beat(self, wait: float) -> float:
-        """Beat; gives how long the answer took, in seconds, without the wait that was asked for."""
+        """Send a heartbeat. Returns how long the answer took, in seconds, without the wait that the heartbeat
+        requested.
+        """
         return await self._beat(self.connection, wait)
 
     async def tell(self) -> float:
-        """A beat with something that the coordinator stores."""
+        """Send a heartbeat with something that the coordinator stores. Returns how long the answer took, in seconds."""
         self.attempt += 1
         self._cut()
         return await self._beat(self.news, 0.0)

@@ -32,7 +32,7 @@ PAN = """async () => {
     }
     return [frames, works];
 }"""
-"""Pans and zooms the matrix; gives the milliseconds of each frame, and of the page's own work in each."""
+"""Pans and zooms the matrix. Returns the milliseconds of each frame, and of the page's own work in each frame."""
 
 
 _SEEN = """window.seen = {};
@@ -40,14 +40,18 @@ new MutationObserver(() => {
     for (const each of ['.figures strong', '.canvas canvas', 'main h1'])
         if (!(each in window.seen) && document.querySelector(each)) window.seen[each] = performance.now();
 }).observe(document, {childList: true, subtree: true});"""
-"""Notes when what one waits for appears. To ask from outside takes the page's own time, most of all if it is slowed."""
+"""Notes when the elements appear for which a benchmark waits. Requests from outside would take time from the page,
+especially from one that is slowed down.
+"""
 
 
 _NOT_KEPT = {"code", "native"}
 
 
 class Tab:
-    """A page in a context of its own, and what the browser knows of it. ``address``: in the dashboard, as /jobs/JOB."""
+    """A page in a browser context of its own, and what the browser knows of the page. ``address`` is the page's path in
+    the dashboard, such as /jobs/JOB.
+    """
 
     def __init__(self, browser: Browser, url: str, address: str, slower: float = 1) -> None:
         self._context = browser.new_context(viewport={"width": 1280, "height": 900})
@@ -59,7 +63,7 @@ class Tab:
         self._bytes = 0
         self._protocol.on("Network.loadingFinished", self._loaded)
         self._protocol.send("Network.enable")
-        # in CPU time of the page's thread: on a busy machine it waits for a core like anybody else
+        # CPU time of the page's thread, because on a busy machine, the thread also waits for a core
         self._protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
         if slower > 1:
             self._protocol.send("Emulation.setCPUThrottlingRate", {"rate": slower})
@@ -74,7 +78,7 @@ class Tab:
         self._bytes += int(event["encodedDataLength"])
 
     def until(self, selector: str) -> float:
-        """When it is there, in ms after navigation. One of the selectors in ``_SEEN``."""
+        """Wait for a selector, one of those in ``_SEEN``. Returns when its element appeared, in ms after navigation."""
         self.page.wait_for_selector(selector)
         return float(self.page.evaluate("(selector) => window.seen[selector]", selector))
 
@@ -90,8 +94,9 @@ class Tab:
         return self.metrics()["JSHeapUsedSize"] / 1e6
 
     def kept_mb(self) -> float:
-        """What the page's script keeps: objects, texts, arrays. Its heap has machine code as well, which the browser
-        compiles again and again of what runs often, and lets go when it likes."""
+        """The size of the objects, strings and arrays that the page's script keeps, in MB. This leaves out machine
+        code, which is also in the heap: the browser compiles frequent code again and again, and discards it at will.
+        """
         chunks: list[str] = []
         self._protocol.on("HeapProfiler.addHeapSnapshotChunk", listener := lambda event: chunks.append(event["chunk"]))
         self._protocol.send("HeapProfiler.collectGarbage")
@@ -101,11 +106,11 @@ class Tab:
         fields, nodes = found["snapshot"]["meta"]["node_fields"], found["nodes"]
         kinds = found["snapshot"]["meta"]["node_types"][fields.index("type")]
         each_kind, sizes = nodes[fields.index("type") :: len(fields)], nodes[fields.index("self_size") :: len(fields)]
-        # What the browser itself keeps of a page is native; the protocol, which is there to measure, has most of that.
+        # "native" is what the browser itself keeps for a page, mostly for the protocol that takes these measurements.
         return sum(size for kind, size in zip(each_kind, sizes, strict=True) if kinds[kind] not in _NOT_KEPT) / 1e6
 
     def nodes_alive(self) -> float:
-        """DOM nodes, with those that are no longer in the page and that something still holds."""
+        """The number of DOM nodes, including nodes that are no longer in the page but still referenced."""
         self._protocol.send("HeapProfiler.collectGarbage")
         return float(self._protocol.send("Memory.getDOMCounters")["nodes"])
 
@@ -113,7 +118,9 @@ class Tab:
         return float(self.page.evaluate("document.querySelectorAll('*').length"))
 
     def watched(self, load: Load, seconds: float) -> tuple[float, float, float, float]:
-        """For so long, while containers beat: kB a second, requests a second, CPU ms for each look, longest task."""
+        """Watch the page for ``seconds``, while containers send heartbeats. Returns kB per second, requests per second,
+        CPU ms per update, and the longest task in ms.
+        """
         self.page.evaluate("window.tasks.length = 0")
         before, bytes_before, asked = self.metrics(), self._bytes, len(self.asked)
         _beside(self.page, load, seconds)
@@ -134,7 +141,7 @@ class Tab:
 
 
 def _beside(page: Page, load: Load, seconds: float) -> None:
-    """Let containers beat in another thread, while the page lives on."""
+    """Let containers send heartbeats in another thread, while the page keeps running."""
     thread = threading.Thread(target=lambda: asyncio.run(load.run(seconds)))
     thread.start()
     while thread.is_alive():

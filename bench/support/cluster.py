@@ -22,10 +22,12 @@ from bench.support.processes import side
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4
 FLAGS = ("-Xms1g", "-Xmx1g")
-"""Java's own compilers and collector: the broker of tests starts sooner and is slower."""
+"""These flags keep Java's default compilers and garbage collector. The broker of the tests has other flags, with which
+it starts sooner but is slower.
+"""
 
 PATIENT = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "60000"}
-"""That of tests is taken for dead when it can't say within 3 s that it lives."""
+"""With the timeouts of the tests, a broker counts as dead if it sends no heartbeat for 3 s."""
 
 UNLED = {
     KafkaError._NOENT,
@@ -40,7 +42,7 @@ FILLERS = 2
 
 @dataclass(frozen=True)
 class Cluster:
-    """A fresh broker. ``folder`` holds it, and a folder for each side."""
+    """A fresh broker. ``folder`` contains the broker's data, and a folder for each side."""
 
     bootstrap_servers: str
     folder: Path
@@ -49,7 +51,7 @@ class Cluster:
 
     def create(self, topic: str) -> None:
         self.admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(60)
-        # A client that asks too early takes it for minutes that there is no leader: so each time another one.
+        # A client that asks too early believes for minutes that there is no leader. So each check has its own client.
         while not self._is_led(topic):
             time.sleep(0.1)
 
@@ -71,11 +73,11 @@ class Cluster:
             future.result(60)
 
     def end(self, topic: str) -> int:
-        """How many offsets of a topic committed readers may pass, in all partitions."""
+        """The end offset for readers of committed records, as the sum over all partitions of a topic."""
         return _end(self.admin, topic, len(self.admin.list_topics(topic, timeout=60).topics[topic].partitions))
 
     def records(self, topic: str) -> Iterator[Message]:
-        """All committed records of a topic, each partition's in order."""
+        """All committed records of a topic. The records of a partition are in order."""
         consumer = self.consumer()
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
         ended = 0
@@ -93,7 +95,7 @@ class Cluster:
             consumer.close()
 
     def consumer(self) -> Consumer:
-        """One of committed records that is quick with many of them and with a few."""
+        """A consumer of committed records that is fast with many records and prompt with a few."""
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
@@ -145,7 +147,7 @@ def python(module: str, *arguments: object) -> list[str]:
 
 @contextmanager
 def fresh() -> Iterator[Cluster]:
-    """A broker of its own in a temporary folder, from fetched jars."""
+    """Start a broker in a temporary folder, from fetched jars."""
     folder, connector = fetched_jars()
     with (
         tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as name,
@@ -156,7 +158,7 @@ def fresh() -> Iterator[Cluster]:
 
 
 def fetched_jars() -> tuple[Path, tuple[Path, ...]]:
-    """The folder with the broker's jars, and those of the connector; fetched if they aren't there."""
+    """The folder with the broker's jars, and the paths of the connector's jars. Missing jars are fetched."""
     folder, connector = jars.broker_folder(), jars.found(KafkaSettings())
     if folder is None or connector.source != "cache":
         subprocess.run([str(ROOT / "scripts" / "fetch-jars")], stdout=subprocess.DEVNULL, check=True)

@@ -1,4 +1,4 @@
-"""A storage that is far away, as WebHDFS: each request takes a while, and each connection has so much to itself."""
+"""A distant storage, as a WebHDFS server: it delays each request, and limits the speed of each connection."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ _CHUNK = 1 << 18
 
 @dataclass
 class Far:
-    """``latency``: seconds of each request; ``speed``: bytes a second of a connection. ``uri``: of its root.
+    """A distant storage.
 
-    ``requests`` and ``moved`` (bytes read and written) count from the start.
+    Attributes:
+        folder: the local folder with the data.
+        latency: the delay of each request, in seconds.
+        speed: the bytes per second of a connection.
+        uri: the URI of the storage's root.
+        requests: the number of requests since the start, by operation.
+        moved: the number of bytes read and written since the start.
     """
 
     folder: Path
@@ -37,7 +43,7 @@ class Far:
 
 @contextmanager
 def served(folder: Path, latency: float, speed: float) -> Iterator[Far]:
-    """Serve what is, and comes to be, in a folder."""
+    """Serve the files of a folder, including files that are added later."""
     far = Far(folder, latency, speed)
 
     class Handler(_Handler):
@@ -59,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
     storage: Far
 
     def log_message(self, *_: Any) -> None:
-        """Nothing is said of requests."""
+        """Don't log requests."""
 
     def do_GET(self) -> None:
         self._answer()
@@ -98,12 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, found: Any, status: int = 200) -> None:
         body = json.dumps(found).encode()
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))  # of no type: Spark's Hadoop lacks what would look at it
+        self.send_header("Content-Length", str(len(body)))  # no type: Spark's Hadoop lacks the code to check it
         self.end_headers()
         self.wfile.write(body)
 
     def _elsewhere(self) -> None:
-        """As a name node does: the data is at the same place, at another address."""
+        """Redirect the client to another address for the data, as a name node does. The same server answers there."""
         self.send_response(307)
         self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}{self.path}&here=true")  # type: ignore[misc]
         self.send_header("Content-Length", "0")
@@ -185,7 +191,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 found.append(self._status(each, each.name))
             except FileNotFoundError:
-                continue  # it went meanwhile
+                continue  # removed meanwhile
         self._say({"FileStatuses": {"FileStatus": found}})
 
     def _mkdirs(self, path: Path, _: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
-"""Fills a topic with records of about 100 bytes, JSON, keyed: a process of its own.
+"""A process that fills a topic with keyed JSON records of about 100 bytes.
 
-Arguments: bootstrap servers, topic, number of records, number of keys, seed, and a file for how many of them are late.
+Arguments: bootstrap servers, topic, number of records, number of keys, seed, and a file to which the number of late
+records is written.
 """
 
 from __future__ import annotations

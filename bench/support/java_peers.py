@@ -1,7 +1,7 @@
-"""Kafka Streams and Flink as sides of the Kafka benchmarks: programs of ``bench/peers``, compiled when they are needed.
+"""Kafka Streams and Flink as sides of the Kafka benchmarks: programs in ``bench/peers`` that are compiled when needed.
 
-Their settings suit them best where that doesn't change what they promise: lz4, a linger of 20 ms and producer batches
-of 128 kB, as many records a poll as a batch of Spark's reader takes, and for Flink object reuse and state on the heap.
+Their settings are the best for them that don't change what they promise: lz4, a linger of 20 ms, producer batches of
+128 kB, as many records per poll as in a batch of Spark's reader and, for Flink, object reuse and state on the heap.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from bench.support.processes import Side
 from bench.support.sides import AT_ONCE, LINGER_MS, MEMORY, PEERS, SLOW_SECONDS, Task, given_to
 
 COMMIT_MS = 1000
-"""Between Flink's checkpoints and the commits of Kafka Streams."""
+"""Milliseconds between two checkpoints of Flink, and between two commits of Kafka Streams."""
 _VERSIONS = {"streams": "4.1.0", "flink": "2.2.1"}
 _OPEN = ("java.lang", "java.net", "java.io", "java.nio", "java.time", "java.util", "java.util.concurrent")
 
 
 @dataclass(frozen=True)
 class JavaPeer:
-    """Started with ``java``. ``program``: its class; ``jars``: what ``scripts/fetch-jars`` calls its jars."""
+    """A side that is started with ``java``. ``program`` is its class; ``jars`` is the name of its jars for
+    ``scripts/fetch-jars``.
+    """
 
     program: str
     jars: str
@@ -48,7 +50,7 @@ class JavaPeer:
         started.start(["java", f"-Xmx{MEMORY}", *self.flags, "-cp", path, self.program, *arguments])
 
     def fetched(self) -> Path:
-        """The folder with its jars."""
+        """The folder with the side's jars, which are fetched if they are missing."""
         folder = cache_dir.folder() / f"{self.jars}-{_VERSIONS[self.jars]}"
         if not folder.is_dir():
             subprocess.run([str(ROOT / "scripts" / "fetch-jars"), self.jars], stdout=subprocess.DEVNULL, check=True)
@@ -62,7 +64,7 @@ class JavaPeer:
 
 
 def kafka_streams(delivery: str = "at-least-once") -> JavaPeer:
-    """Kafka Streams: two threads, and no cache, so that it writes an update for each message, as Flink does."""
+    """Kafka Streams without a cache, so that it writes an update for each message, as Flink does."""
     return JavaPeer("KafkaStreamsPeer", "streams", delivery)
 
 

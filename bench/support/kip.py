@@ -1,7 +1,8 @@
-"""What KIP-925 describes, written plainly: cycle cancelling for actives, greedy standbys that are then swapped.
+"""The algorithms of KIP-925, written plainly: cycle cancelling for active tasks, and greedy standbys that are then
+swapped.
 
-The search for cycles is Bellman and Ford's, whose rounds over the edges are numpy's: a loop in Python would be 50 times
-slower.
+The search for cycles is the Bellman-Ford algorithm. Its rounds over the edges use numpy, because a loop in Python would
+be 50 times slower.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ Whole = NDArray[np.int64]
 
 
 def actives(cost: Whole) -> Whole:
-    """The client of each task. ``cost``: (task, client). Clients have the counts that round-robin gives."""
+    """The client of each active task. ``cost`` is an array (task, client). Each client has as many tasks as in a
+    round-robin assignment.
+    """
     tasks, clients = cost.shape
     at = np.arange(tasks) % clients
     while _cancel(cost, at):
@@ -22,7 +25,7 @@ def actives(cost: Whole) -> Whole:
 
 
 def _cancel(cost: Whole, at: Whole) -> bool:
-    """Find a negative cycle in the residual graph and update the flow; False when there is none."""
+    """Find a negative cycle in the residual graph, and update the flow. Returns False if there is no such cycle."""
     tasks, clients = cost.shape
     count = tasks + clients
     task, client = np.divmod(np.arange(tasks * clients), clients)
@@ -38,7 +41,7 @@ def _cancel(cost: Whole, at: Whole) -> bool:
         if not len(nearer):
             return False
         order = nearer[np.argsort(-reached[nearer], kind="stable")]
-        distance[end[order]] = reached[order]  # of several to one node, the last counts: the nearest
+        distance[end[order]] = reached[order]  # if several edges reach a node, the last counts: the shortest way
         parent[end[order]] = start[order]
     node = int(end[nearer[0]])
     for _ in range(count):
@@ -54,8 +57,10 @@ def _cancel(cost: Whole, at: Whole) -> bool:
 
 
 def standbys(cost: Whole, at: Whole, rack: Whole, copies: int) -> list[list[int]]:
-    """The clients of each task's standbys: in racks that don't have the task yet, on the one with the fewest; then two
-    are swapped wherever that costs less and keeps racks apart."""
+    """The clients of each task's standbys. At first, each standby goes to a rack that doesn't have the task yet, and
+    there to the client with the fewest standbys. Then two standbys are swapped wherever this lowers the cost, unless
+    it would put a task into fewer racks.
+    """
     tasks, clients = cost.shape
     load = np.zeros(clients, np.int64)
     found: list[list[int]] = []
@@ -92,7 +97,9 @@ def _swapped(cost: Whole, at: Whole, rack: Whole, found: list[list[int]], task: 
 
 
 def _fits(at: Whole, rack: Whole, found: list[list[int]], task: int, number: int, client: int) -> bool:
-    """Whether the copy may go there: not beside another one, and the task in no fewer racks."""
+    """Whether a standby may go to ``client``: the client must not have the task already, and the task must not be in
+    fewer racks than before.
+    """
     others = [int(at[task]), *(one for place, one in enumerate(found[task]) if place != number)]
     racks = {int(rack[one]) for one in others}
     lost = int(rack[found[task][number]]) not in racks

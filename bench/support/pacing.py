@@ -1,6 +1,7 @@
-"""Sends records at a steady rate, each with the time of its sending, until it is ended: a process of its own.
+"""A process that sends records at a steady rate until it is ended.
 
-``sent`` is that in Unix ns, ``at`` in s. Arguments: bootstrap servers, topic, records a second.
+Each record contains the time of sending: ``sent`` in Unix ns, ``at`` in seconds. Arguments: bootstrap servers, topic,
+records per second.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from confluent_kafka import Producer
 
 _SOON = {"topic.metadata.refresh.interval.ms": 5000}
-"""New partitions are found as soon as that."""
+"""The producer finds new partitions within this time."""
 
 
 def main(bootstrap: str, topic: str, rate: int) -> None:

@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own, and the requests that many containers and pages make of it."""
+"""A coordinator in a process of its own, and the requests that many containers and pages send to it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from anabranch.protocol.container import Heartbeat
 from bench.support.beating import TOKEN
 
 PERIOD = 2.0
-"""Seconds between two beats of a container, and between two looks of a page."""
+"""Seconds between two heartbeats of a container, and between two updates of a page."""
 PAGES = 20
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _ETAG = re.compile(rb"etag: *(\S+)", re.IGNORECASE)
 
 
 class Served:
-    """The coordinator's process. ``tick`` it about every second.
+    """The coordinator's process. Call :meth:`tick` about once a second.
 
     Args:
-        command: starts the process, which prints its URL and ends with its standard input.
+        command: starts the process, which prints its URL, and ends when its standard input is closed.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -53,7 +53,9 @@ class Served:
 
 
 class Connection:
-    """Requests one after another, as cheap for whoever sends them as can be: other things are measured."""
+    """Sends requests one after another, with as little CPU time as possible, because the coordinator is measured on the
+    same machine.
+    """
 
     def __init__(self, url: str) -> None:
         self._host, port = url.removeprefix("http://").split(":")
@@ -61,7 +63,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, method: str, path: str, body: bytes = b"", more: str = "") -> str:
-        """Gives the ETag of the answer. AssertionError unless that is 200 or 304."""
+        """Send a request, and return the ETag of the answer. Raises AssertionError unless the status is 200 or 304."""
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port)
         reader, writer = self._streams
@@ -81,7 +83,9 @@ class Connection:
 
 
 class Load:
-    """Containers that beat every two seconds, and pages that ask for the same as those in Chromium."""
+    """Containers that send heartbeats every two seconds, and simulated pages that send the same requests as pages in
+    Chromium.
+    """
 
     def __init__(self, served: Served, beats: Sequence[tuple[str, Heartbeat]]) -> None:
         self._served = served
@@ -89,8 +93,9 @@ class Load:
         self._number = itertools.count(1_000)
 
     async def run(self, seconds: float, asked: Sequence[Sequence[str]] = ()) -> list[float]:
-        """The latencies of beats, in ms. ``asked``: what pages ask for every two seconds, each in turn as one of these
-        does."""
+        """Send requests for ``seconds``. Returns the latencies of heartbeats in ms. ``asked`` contains, for each kind
+        of page, the paths that it requests every two seconds; the simulated pages are of these kinds in turn.
+        """
         latencies: list[float] = []
         end = time.perf_counter() + seconds
         beats = [self._beat(place, end, latencies) for place in range(len(self._beats))]

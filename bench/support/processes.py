@@ -1,4 +1,6 @@
-"""The processes of one side of a benchmark: started, watched, accounted for and ended together. Linux only (/proc)."""
+"""The processes of one side of a benchmark, which are started, watched, measured and ended together. Linux only
+(/proc).
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,19 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE = 30.0
-"""Seconds that processes have to end in good order."""
+"""Seconds that processes have to end before they are killed."""
 
 
 class EndedError(Exception):
-    """A process ended that should go on; with the end of what it said."""
+    """A process ended that should have continued. The text includes the end of its output."""
 
 
 @dataclass
 class Side:
-    """Some commands, each in a session of its own: whatever they start is known by it, or by the folder in which it
-    works, also when its parent is gone.
+    """Some commands, each in a session of its own.
 
-    ``folder`` gets their log and whatever they keep in a temporary folder.
+    The processes that the commands start are recognized by their session, or by the folder in which they work, even
+    after their parent is gone. ``folder`` contains their log and their temporary files.
     """
 
     folder: Path
@@ -34,7 +36,7 @@ class Side:
 
     @property
     def log(self) -> Path:
-        """What the processes say."""
+        """The file with the output of the processes."""
         return self.folder / "log"
 
     def start(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
@@ -60,7 +62,7 @@ class Side:
             leader.send_signal(number)
 
     def check(self) -> None:
-        """Raises EndedError if a command has ended that nobody has waited for."""
+        """Raises EndedError if a command has ended, unless :meth:`finish` or :meth:`wait` has waited for it."""
         for leader in self._leaders[self._finished :]:
             if leader.poll() is not None:
                 raise EndedError(f"a process ended with {leader.returncode}:\n{self.said()}")
@@ -83,7 +85,7 @@ class Side:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
 
     def cpu_seconds(self) -> float:
-        """User and system time of all processes so far, with those that have ended and were waited for."""
+        """User and system time of all processes so far, including children that have ended and were waited for."""
         return sum(sum(map(int, fields[11:15])) for _, fields in self._processes()) / TICKS
 
     def resident_mb(self) -> int:
@@ -95,7 +97,7 @@ class Side:
         return [pid for pid, _ in self._processes()]
 
     def end(self) -> None:
-        """SIGTERM for the commands, then SIGKILL for whatever is left."""
+        """Send SIGTERM to the commands, and then SIGKILL to all processes that are still alive."""
         deadline = time.monotonic() + PATIENCE
         try:
             for leader in self._leaders:
@@ -110,8 +112,10 @@ class Side:
                 leader.wait()
 
     def _processes(self) -> Iterator[tuple[int, list[str]]]:
-        """Process ids, with the fields of ``/proc/PID/stat`` from the third on: of the commands' sessions, and of
-        those that work in the folder. A coordinator's containers have sessions of their own, and outlive it."""
+        """The process ids, with the fields of ``/proc/PID/stat`` from the third on. These are the processes in the
+        commands' sessions, and those that work in the folder: a coordinator's containers have sessions of their own,
+        and outlive the coordinator.
+        """
         sessions, folder = {str(leader.pid) for leader in self._leaders}, self.folder.resolve()
         for leader in self._leaders:
             leader.poll()
@@ -125,7 +129,7 @@ class Side:
 
 
 def tree_seconds(*roots: int) -> float:
-    """User and system time so far of this process, of others and of all that they have started."""
+    """User and system time so far of this process, and of ``roots`` with all their descendants."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
@@ -145,7 +149,7 @@ def tree_seconds(*roots: int) -> float:
 
 @contextmanager
 def side(folder: Path) -> Iterator[Side]:
-    """A side whose processes end with the block, however that ends."""
+    """A side whose processes are ended with the block, even if the block fails."""
     folder.mkdir(parents=True)
     started = Side(folder)
     try:
@@ -156,7 +160,9 @@ def side(folder: Path) -> Iterator[Side]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Let a side that failed end the command with what it said, and Ctrl-C end it, without our stack."""
+    """If a side fails, end the command with the side's last output. On Ctrl-C, end the command, too. Neither prints a
+    stack trace.
+    """
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Stream processors for Python as sides of the Kafka benchmarks, each in an environment of its own."""
+"""Python stream processors as sides of the Kafka benchmarks, each in a virtual environment of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _OF_CONNECTOR = ("flink-connector-kafka", "flink-connector-base", "kafka-clients
 
 @dataclass(frozen=True)
 class Quix:
-    """Quix Streams in two processes, for one has one core; for a slow function in one for each partition."""
+    """Quix Streams in two processes, because one process uses only one core. A slow function runs in one process per
+    partition.
+    """
 
     delivery: str = "at-least-once"
 
@@ -32,7 +34,7 @@ class Quix:
 
 
 def bytewax(task: Task, started: Side) -> None:
-    """Bytewax in two processes, at least once: with snapshots every second."""
+    """Bytewax in two processes, at least once, with a snapshot every second."""
     python = environment(f"bytewax-{BYTEWAX}", f"bytewax=={BYTEWAX}", "confluent-kafka", "orjson")
     recovery = started.folder / "recovery"
     recovery.mkdir(parents=True)
@@ -46,7 +48,7 @@ def bytewax(task: Task, started: Side) -> None:
 
 @dataclass(frozen=True)
 class PyFlink:
-    """PyFlink: a local Flink with two slots, of which each has a Python process."""
+    """PyFlink: a local Flink with two slots, each of which has a Python process."""
 
     delivery: str = "at-least-once"
 
@@ -57,7 +59,9 @@ class PyFlink:
 
 
 def environment(name: str, *requirements: str) -> str:
-    """The Python of an environment with these packages, in the cache; made if it isn't there."""
+    """The Python interpreter of a virtual environment with these packages. The environment is in the cache, and is made
+    if it isn't there.
+    """
     home = cache_dir.folder() / name
     python = home / "bin" / "python"
     if not (home / "ready").exists():

@@ -1,4 +1,4 @@
-"""Records that benchmarks put into a stream of either system, and read from it."""
+"""Records that benchmarks write to a stream of any system, and read from it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _AT_ONCE = 50_000
 
 
 def key_of(number: int) -> bytes:
-    """The key of a record: neighbours have others, and each comes as often."""
+    """The key of a record. Successive records have different keys, and all keys are equally frequent."""
     return b"k%05d" % (number * 7919 % KEYS)
 
 
 def append(system: System, stream: str, rows: Iterable[tuple[bytes, bytes]]) -> None:
-    """Add keys with their values, in order, as of now and without headers."""
+    """Add keys with their values, in order, with the current time and without headers."""
     appender, left = system.appender(stream), iter(rows)
     while several := [*itertools.islice(left, _AT_ONCE)]:
         keys, values = zip(*several, strict=True)
@@ -34,7 +34,7 @@ def append(system: System, stream: str, rows: Iterable[tuple[bytes, bytes]]) -> 
 
 
 def read(system: System, stream: str) -> Iterator[tuple[bytes | None, Any]]:
-    """The key of each record and its value, which is JSON; those of a partition in order."""
+    """The key of each record, and its value, which is JSON. The records of a partition are in order."""
     for partition, end in system.ends(stream).items():
         for _, batch in system.read(stream, partition, [(0, end)]):
             for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):

@@ -1,4 +1,4 @@
-"""Several sides in several rounds: who runs when, medians and ratios of what was measured, and a table of them."""
+"""Several sides in several rounds: the order in which they run, medians and ratios of the results, and a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Measured:
-    """Of one run: records of the input a second, and CPU seconds for a million of them."""
+    """The result of one run: records of the input per second, and CPU seconds per million of these records."""
 
     rate: float
     cpu: float
@@ -17,7 +17,7 @@ class Measured:
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """Who ran: a side, at a promise."""
+    """A side with the promise at which it ran."""
 
     promise: str
     side: str
@@ -27,11 +27,14 @@ class Entry:
 
 
 Results = Mapping[Entry, Sequence[Measured]]
-"""The runs of one work, in the order of the rounds. An entry that didn't run in one of them has no list."""
+"""The runs of one workload, in the order of the rounds. An entry that didn't run in every round isn't in the mapping.
+"""
 
 
 def order(entries: Sequence[Entry], number: int) -> list[Entry]:
-    """The order of a round, counted from 0: each begins with another entry, and every other one goes backwards."""
+    """The entries in the order of round ``number``, counted from 0. Each round begins with another entry, and every
+    other round runs backwards.
+    """
     if not entries:
         return []
     first = number % len(entries)
@@ -40,7 +43,7 @@ def order(entries: Sequence[Entry], number: int) -> list[Entry]:
 
 
 def whole(results: Results) -> Results:
-    """Without what was measured in a last round that broke off, if there were others."""
+    """The results without those of a last round that was broken off, unless it is the only round."""
     fewest = min((len(runs) for runs in results.values()), default=0)
     return {entry: runs[:fewest] for entry, runs in results.items()}
 
@@ -50,7 +53,7 @@ def median(runs: Sequence[Measured]) -> Measured:
 
 
 def ratio(mine: Sequence[Measured], other: Sequence[Measured]) -> Measured:
-    """The medians, over the rounds, of one side's figures divided by the other's in the same round."""
+    """The medians, over the rounds, of one side's figures divided by those of the other side in the same round."""
     pairs = [*zip(mine, other, strict=True)]
     return Measured(
         statistics.median(one.rate / another.rate for one, another in pairs),
@@ -60,7 +63,7 @@ def ratio(mine: Sequence[Measured], other: Sequence[Measured]) -> Measured:
 
 @dataclass(frozen=True)
 class Goal:
-    """In a work, ``mine`` is to have at least ``least`` times the rate of ``other``."""
+    """A goal of a workload: ``mine`` should have at least ``least`` times the rate of ``other``."""
 
     work: str
     mine: Entry
@@ -69,7 +72,9 @@ class Goal:
 
 
 def table(works: Mapping[str, Results], mine: Sequence[str]) -> list[str]:
-    """One table for all works. A row of a side that isn't one of ``mine`` says how those with its promise compare."""
+    """One table for all workloads. The row of a side that isn't one of ``mine`` compares this side with those of
+    ``mine`` that have the same promise.
+    """
     lines = [
         f"| work | promise | side | records/s | lowest, highest | CPU s per million | {_heads(mine)} |",
         f"| --- | --- | --- | ---: | ---: | ---: |{' ---: |' * len(mine)}",
@@ -98,7 +103,7 @@ def _compared(results: Results, ours: Entry, entry: Entry, mine: Sequence[str]) 
 
 
 def goals(works: Mapping[str, Results], wanted: Sequence[Goal]) -> list[str]:
-    """A line for each goal of which both sides ran."""
+    """A line for each goal whose two sides both ran."""
     lines = []
     for goal in wanted:
         results = works.get(goal.work, {})

@@ -1,4 +1,4 @@
-"""How each side of the Kafka benchmarks is started: the same work, from one topic into another."""
+"""How each side of the Kafka benchmarks is started. All sides do the same work, from one topic to another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY = "2g"
 STATE_PARTITIONS = 4
 SLOW_SECONDS = 0.002
 AT_ONCE = 64
-"""How many messages a slow function may work on at once, where a side can do that."""
+"""How many messages a slow function may process at once, in sides that support this."""
 LINGER_MS = 20
 _BY_TIME = "target_batch_seconds"
 
@@ -81,21 +81,29 @@ job.read("flights").map(slow).write("out")
 """,
 }
 FORMATS = {"filter": "string", "slow": "string"}
-"""JSON is that of the other works."""
+"""The formats of workloads that use another format than JSON."""
 BY_BATCH = ("count", "windows", "join", "function", "slow")
-"""Works whose batches all have the same part of the input: what ``count`` writes goes by its batches, a query by hand
-with state is given batches, and the others have so few records that batches wouldn't grow to their size."""
+"""Workloads in which all batches have the same part of the input. The output of ``count`` depends on its batches; a
+query by hand with state gets batches; and the other workloads have so few records that their batches would not reach
+their final size.
+"""
 
 
 class UnsupportedError(Exception):
-    """This version of anabranch can't do it: why."""
+    """This version of anabranch doesn't support the side. The text says why."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a side is given. ``batch``: the most records of a micro-batch, 0 for no limit; ``quick``: latency counts;
-    ``other``: the second topic of a join, or a topic with its table; ``table``: the same table as a CSV file;
-    ``even``: anabranch's batches have the size ``batch`` from the first to the last, whatever the work."""
+    """What a side should do.
+
+    Attributes:
+        batch: the most records of a micro-batch; 0 for no limit.
+        quick: whether latency matters more than the rate.
+        other: the second topic of a join, or a topic with the table to join.
+        table: the same table as a CSV file.
+        even: whether all batches of anabranch have the size ``batch``, whatever the workload.
+    """
 
     cluster: Cluster
     work: str
@@ -109,7 +117,7 @@ class Task:
 
 
 def by_hand(task: Task, started: Side) -> None:
-    """Structured Streaming with Spark's defaults. Where there is no state, that is: all there is in one batch."""
+    """Structured Streaming with Spark's defaults. So a query without state reads everything in one batch."""
     given = {
         **given_to(task, started),
         "jars": ",".join(map(str, task.cluster.connector)),
@@ -125,9 +133,14 @@ def by_hand(task: Task, started: Side) -> None:
 
 @dataclass(frozen=True)
 class Anabranch:
-    """``anabranch run``, as a user would type it. In real time records don't wait for others, as users want it there:
-    where latency doesn't count, they do, as those of Kafka Streams. ``checkout``: of another commit, whose code runs;
-    None: this one's."""
+    """``anabranch run``, as a user would type it.
+
+    In real time, records aren't delayed to wait for others, because users of real time want low latency. If latency
+    doesn't matter for the task, they wait as long as those of Kafka Streams.
+
+    Attributes:
+        checkout: a checkout of another commit, whose code runs; None for the code of this commit.
+    """
 
     delivery: str = "at-least-once"
     trigger: str = "micro-batch"
@@ -146,7 +159,7 @@ class Anabranch:
 
     @property
     def _sizes_by_time(self) -> bool:
-        """Whether its batches are sized by time, unless it is told otherwise."""
+        """Whether this version of anabranch sizes batches by time by default."""
         if self.checkout is None:
             return True
         return any(_BY_TIME in file.read_text() for file in (self.checkout / "src").glob("anabranch/config/*.py"))
@@ -195,7 +208,7 @@ memory = "{MEMORY}"
 
 
 def given_to(task: Task, started: Side) -> dict[str, object]:
-    """What every program of a peer is told, by name."""
+    """The arguments, by name, that the programs of all peers get."""
     return {
         "bootstrap": task.cluster.bootstrap_servers,
         "work": task.work,
@@ -209,12 +222,12 @@ def given_to(task: Task, started: Side) -> dict[str, object]:
 
 
 def anabranch() -> str:
-    """The command."""
+    """The path of the command."""
     return str(Path(sys.executable).with_name("anabranch"))
 
 
 def before(checkout: Path, mine: Mapping[str, Callable[[Task, Side], None]]) -> dict[str, Callable[[Task, Side], None]]:
-    """Those of ``mine`` that run anabranch, with the code of another commit."""
+    """The sides of ``mine`` that run anabranch, with the code of another commit."""
     return {
         f"{name}-before": replace(each, checkout=checkout.resolve())
         for name, each in mine.items()

@@ -1,8 +1,9 @@
-"""Fills a topic with flights in order of their event time: a process of its own.
+"""A process that fills a topic with flights in the order of their event time.
 
-Keys take turns. Where wanted, records of a much later time come at the end of each partition, which close all
-windows. Arguments: bootstrap servers, topic, ``dep_delay`` or ``arr_delay``, records, keys, records a second, seconds
-by which all are later, and 1 for those last records.
+Keys take turns. If the last argument is 1, records with a much later time follow in each partition, to close all
+windows. Arguments: bootstrap servers, topic, the name of the delay's field (``dep_delay`` or ``arr_delay``), number of
+records, number of keys, records per second of event time, seconds by which all event times are later, and 1 or 0 for
+these last records.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from bench.support.filling import fill
 BEGIN = 1_356_998_400
 LATER = 60
 LAST = 64
-"""So many keys that each partition has one of them."""
+"""The number of keys of the last records. With so many, each partition gets one."""
 
 
 def key_of(number: int, keys: int) -> bytes:
-    """The key of a record. It comes again after as many records as there are keys, if their number isn't a multiple
-    of 7919."""
+    """The key of a record. Each key returns after as many records as there are keys, unless the number of keys is a
+    multiple of 7919.
+    """
     return b"N%05d" % (number * 7919 % keys)
 
 

@@ -1,4 +1,4 @@
-"""The works of ``python -m bench.peers``: what goes in, how many records a side writes, and what they must say."""
+"""The workloads of ``python -m bench.peers``: their input, how many records a side writes, and what these must say."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ from bench.support.processes import side
 
 KEYS = 20_000
 A_KEY = 50
-"""At least so many records of each key in a batch, so that none is missing."""
+"""The least average number of records of each key in a batch. With so many, no key is missing from a batch."""
 BATCHES = 5
 WINDOWS = 40
 WINDOW_SECONDS = 10
 JOIN_SECONDS = 20
-"""A key of the join comes again after so many seconds: farther apart than two rows that it pairs."""
+"""The seconds of event time after which a key of the join occurs again. This is more than the ten seconds within which
+rows are paired, so each row has only one partner.
+"""
 AIRPORTS = 100
 
 
 @dataclass(frozen=True)
 class Filled:
-    """A work with its input. ``records``: of all inputs together; ``expected``: how many records a side writes with
-    one for each message, ``batched``: with one for each key and batch."""
+    """A workload whose input has been written.
+
+    Attributes:
+        records: the number of records in all inputs together.
+        expected: how many records a side writes that writes one for each message.
+        batched: how many records a side writes that writes one for each key and batch.
+    """
 
     work: str
     input: str
@@ -41,7 +48,7 @@ class Filled:
 
     @property
     def batch(self) -> int:
-        """The most records of a batch and an input: a little more than its part, for Spark rounds down."""
+        """The most records of a batch in one input: a little more than its share, because Spark rounds down."""
         inputs = 2 if self.work == "join" else 1
         return self.records // inputs // BATCHES + 100
 
@@ -91,7 +98,7 @@ def calling(cluster: Cluster, records: int) -> Filled:
 
 
 def waiting(cluster: Cluster, records: int) -> Filled:
-    cluster.fill("slow-in", records, KEYS)  # so many that no bucket of keys has much more than others
+    cluster.fill("slow-in", records, KEYS)  # so many keys that no bucket has many more records than others
     return Filled("slow", "slow-in", records, records, records)
 
 
@@ -104,7 +111,7 @@ WORKS: dict[str, tuple[float, Callable[[Cluster, int], Filled]]] = {
     "function": (0.1, calling),
     "slow": (0.04, waiting),
 }
-"""What part of ``--records`` a work has, and who makes its input."""
+"""The share of ``--records`` that each workload has, and the function that writes its input."""
 
 
 def _keys(records: int) -> int:
@@ -133,13 +140,14 @@ class Written:
 
 
 def written(cluster: Cluster, work: str, output: str) -> tuple[int, Written]:
-    """How many committed records there are, and what they say. Of running counts, the last of each key."""
+    """The number of committed records, and what they say. For running counts, only the last record of each key counts.
+    """
     records = ((message.key() or b"", message.value() or b"") for message in cluster.records(output))
     return summary(work, records)
 
 
 def summary(work: str, records: Iterable[tuple[bytes, bytes]]) -> tuple[int, Written]:
-    """As :func:`written`, of records with a key and a value; those of a key are in order."""
+    """Like :func:`written`, for the given keys and values. The records of a key must be in order."""
     result, count = RESULTS[work], 0
     last: dict[bytes, bytes] = {}
     total = 0
@@ -162,7 +170,7 @@ def _fields(*names: str) -> Callable[[bytes, bytes], bytes]:
 
 
 def _window(key: bytes, value: bytes) -> bytes:
-    """Each side has its own way to say when a window starts."""
+    """The result in a common form, because each side writes the start of a window in its own way."""
     found: dict[str, Any] = json.loads(value)
     start = found["window"]["start"] if "window" in found else found.get("start", found.get("window_start"))
     if not isinstance(start, int):
@@ -175,7 +183,7 @@ def _raw(key: bytes, value: bytes) -> bytes:
 
 
 RUNNING = ("count", "function")
-"""Works whose last record of each key counts."""
+"""Workloads in which only the last record of each key counts."""
 RESULTS: dict[str, Callable[[bytes, bytes], bytes]] = {
     "filter": _raw,
     "count": _fields("flights", "total"),
@@ -185,4 +193,4 @@ RESULTS: dict[str, Callable[[bytes, bytes], bytes]] = {
     "function": _fields("flights", "total"),
     "slow": _raw,
 }
-"""What a record says, the same for all sides."""
+"""What a record says, in a form that is the same for all sides."""
