@@ -1,4 +1,4 @@
-"""A service that knows customers: ``python service.py``."""
+"""A service that knows the countries of customers. Start it with ``python service.py``."""
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
