@@ -52,12 +52,12 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
 /**
- * The same work in Flink's DataStream API, in one process with two slots. Arguments, each as name=value: bootstrap,
+ * The workloads in Flink's DataStream API, in one process with two slots. Arguments, each as name=value: bootstrap,
  * work, input, other (a join's second topic), output, folder, table (a CSV file), late, linger (ms), commit (ms),
  * slow (ms), at_once (calls of a slow function), mode (at-least-once or exactly-once).
  */
 public class FlinkPeer {
-  /** What the works read of a value. */
+  /** The fields of a value that the workloads read. */
   @JsonIgnoreProperties(ignoreUnknown = true)
   @JsonAutoDetect(fieldVisibility = JsonAutoDetect.Visibility.ANY)
   static class Flight {
@@ -147,7 +147,7 @@ public class FlinkPeer {
     return read(given.get("input"), WatermarkStrategy.noWatermarks());
   }
 
-  /** Event time from the records, late by at most the given seconds within a partition. */
+  /** Event time from the records, which are late by at most the given seconds within a partition. */
   static WatermarkStrategy<Tuple2<byte[], byte[]>> eventTime(int seconds) {
     return WatermarkStrategy.<Tuple2<byte[], byte[]>>forBoundedOutOfOrderness(Duration.ofSeconds(seconds))
         .withTimestampAssigner((record, before) -> flight(record.f1).at * 1000);
@@ -174,7 +174,7 @@ public class FlinkPeer {
     return read().filter(record -> delay(record.f1) >= late);
   }
 
-  /** A running count and sum for each key, an update for each message. */
+  /** A running count and sum for each key, with an update for each message. */
   DataStream<Tuple2<byte[], byte[]>> counted() {
     return read()
         .map(record -> Tuple3.of(text(record.f0), delay(record.f1), 0), NUMBERS)
@@ -183,7 +183,7 @@ public class FlinkPeer {
         .returns(RECORD);
   }
 
-  /** A count for each key and ten seconds, written when the window closes. */
+  /** A count for each key and window of ten seconds, written when the window closes. */
   DataStream<Tuple2<byte[], byte[]>> windowed() {
     return read(given.get("input"), eventTime(5))
         .map(record -> Tuple3.of(text(record.f0), 0, 0), NUMBERS)
@@ -217,7 +217,7 @@ public class FlinkPeer {
     return read().flatMap(new Lookup(given.get("table"))).returns(RECORD);
   }
 
-  /** A function that waits for something, for several messages at once; they stay in order. */
+  /** A function that waits. It is called for several messages at once, which stay in order. */
   DataStream<Tuple2<byte[], byte[]>> slow() {
     int atOnce = Integer.parseInt(given.get("at_once")) / environment.getParallelism();
     Sleeper sleeper = new Sleeper(atOnce, Long.parseLong(given.get("slow")));

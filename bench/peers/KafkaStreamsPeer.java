@@ -37,9 +37,9 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.WindowStore;
 
 /**
- * The same work in Kafka Streams, in two threads, or for a slow function in one for each partition. Arguments, each as name=value: bootstrap, work, input, other (a
- * join's second topic, or the topic of its table), output, folder, late, linger (ms), commit (ms), slow (ms), store
- * (memory or rocksdb), mode (at-least-once or exactly-once).
+ * The workloads in Kafka Streams, in two threads or, for a slow function, in one thread for each partition. Arguments,
+ * each as name=value: bootstrap, work, input, other (a join's second topic, or the topic of its table), output, folder,
+ * late, linger (ms), commit (ms), slow (ms), store (memory or rocksdb), mode (at-least-once or exactly-once).
  */
 public class KafkaStreamsPeer {
   @JsonIgnoreProperties(ignoreUnknown = true)
@@ -131,7 +131,7 @@ public class KafkaStreamsPeer {
         given.get("store").equals("memory")
             ? BuiltInDslStoreSuppliers.InMemoryDslStoreSuppliers.class
             : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
-    // By default, closed windows are looked for once a second, and when nothing comes any more, never.
+    // By default, closed windows are emitted only once a second, and not at all when no more records arrive.
     properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
     properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, given.get("commit"));
     boolean exactlyOnce = given.get("mode").equals("exactly-once");
@@ -148,7 +148,7 @@ public class KafkaStreamsPeer {
     return properties;
   }
 
-  /** A running count and sum for each key, an update for each message. */
+  /** A running count and sum for each key, with an update for each message. */
   static KStream<byte[], byte[]> counted(KStream<byte[], byte[]> input) {
     return input
         .groupByKey(Grouped.with(BYTES, BYTES))
@@ -173,7 +173,7 @@ public class KafkaStreamsPeer {
             });
   }
 
-  /** A count for each key and ten seconds, written when the window closes. */
+  /** A count for each key and window of ten seconds, written when the window closes. */
   static KStream<byte[], byte[]> windowed(KStream<byte[], byte[]> input) {
     return input
         .groupByKey(Grouped.with(BYTES, BYTES))
@@ -185,7 +185,7 @@ public class KafkaStreamsPeer {
             Materialized.<byte[], Long, WindowStore<Bytes, byte[]>>as("windows")
                 .withKeySerde(BYTES)
                 .withValueSerde(Serdes.Long())
-                .withRetention(Duration.ofMinutes(5)) // a window is read once more when it closes
+                .withRetention(Duration.ofMinutes(5)) // a window is read again when it closes
                 .withCachingDisabled())
         .toStream()
         .map(
@@ -209,7 +209,7 @@ public class KafkaStreamsPeer {
         StreamJoined.with(BYTES, BYTES, BYTES));
   }
 
-  /** Each flight with the name of its destination, from a table that every instance has whole. */
+  /** Each flight with the name of its destination, from a table of which every instance has a full copy. */
   static KStream<byte[], byte[]> lookedUp(KStream<byte[], byte[]> input, GlobalKTable<byte[], byte[]> names) {
     return input
         .mapValues(KafkaStreamsPeer::flight)
@@ -233,7 +233,7 @@ public class KafkaStreamsPeer {
     }
   }
 
-  /** A function that waits for something, then lets the message pass. */
+  /** A function that waits, and then passes the message on. */
   static boolean slept(String milliseconds) {
     try {
       Thread.sleep(Long.parseLong(milliseconds));
