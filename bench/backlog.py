@@ -23,8 +23,8 @@ Other sides (``--sides``) run the job with factor 1:
 - ``remaining`` lets batches take 30 s, and drains the job during such a batch. Ten times a second, it compares the time
   left that ``drain`` shows with the time that the drain still took. ``remaining-latest`` does so with ``--up-to
   latest``.
-- ``minute`` prints how many records per second were processed in the first minute. It fails if a
-  lane needs another attempt.
+- ``minute`` prints how many records per second were processed in the first minute. It fails if a lane needs another
+  attempt.
 
 ``--work`` selects the job: ``map`` has only the function; ``process`` has a processor with state that waits instead of
 the function; ``windows`` counts the function's results in windows of event time; ``plain`` writes the function's

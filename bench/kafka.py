@@ -65,8 +65,7 @@ GOALS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of one run: records of the input per second, CPU seconds per million of these records, and the output.
-    """
+    """The result of one run: records of the input per second, CPU seconds per million of these records, and output."""
 
     rate: float
     cpu: float
