@@ -140,7 +140,7 @@ class Written:
 
 
 def written(cluster: Cluster, work: str, output: str) -> tuple[int, Written]:
-    """The number of committed records, and what they say. For running counts, only the last record of each key counts."""
+    """The number of committed records, and their content. Only the last record of each key counts in running counts."""
     records = ((message.key() or b"", message.value() or b"") for message in cluster.records(output))
     return summary(work, records)
 
