@@ -47,9 +47,9 @@ def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | No
     declared = settling.declared(settings, {*stages.read_streams(graph), *stages.written_streams(graph)})
     written = [(str(o.system), o.stream) for o in plan.outputs if o.stream is not None]
     in_systems = [(name, stream) for name, stream in written if not systems.is_table(stream)]
-    there = {name: systems.named(name).streams() for name, _ in in_systems}
+    absent = systems.absent(in_systems)
     outputs = {
-        f"{fingerprints.OUTPUT}{stream}": systems.named(name).id(stream) if stream in there[name] else ""
+        f"{fingerprints.OUTPUT}{stream}": "" if (name, stream) in absent else systems.named(name).id(stream)
         for name, stream in in_systems
     }
     tables = [stream for _, stream in written if systems.is_table(stream)]

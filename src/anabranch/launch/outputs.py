@@ -82,11 +82,9 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
         StateError: a stream is gone; the message names it.
     """
     systems = Systems(settings, plan.model.job)
-    streams = [o for o in plan.outputs if o.stream is not None and o.stream in known and not systems.is_table(o.stream)]
-    there = {name: systems.named(name).streams() for name in sorted({str(o.system) for o in streams})}
-    gone = next((o for o in streams if o.stream not in there[str(o.system)]), None)
-    if gone is not None:
-        raise gone_error(str(gone.stream), plan.model.job, systems.named(str(gone.system)))
+    written = [(str(o.system), o.stream) for o in plan.outputs if o.stream is not None and o.stream in known]
+    for system, stream in systems.absent(each for each in written if not systems.is_table(each[1])):
+        raise gone_error(stream, plan.model.job, systems.named(system))
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:

@@ -57,6 +57,12 @@ class Systems:
         """anabranch's own systems, and those that the settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
+    def absent(self, streams: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of these streams, given as pairs of system and stream, that don't exist; see :meth:`System.present`."""
+        several = sorted(set(streams))
+        there = {name: self.named(name).present(s for at, s in several if at == name) for name, _ in several}
+        return [(name, stream) for name, stream in several if stream not in there[name]]
+
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
         """What :meth:`System.racks` returns for each of ``streams``, which are named ``system/stream``. Streams that
         don't exist, or that are in a system without racks, are left out."""

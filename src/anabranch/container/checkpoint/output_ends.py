@@ -44,13 +44,12 @@ class Outputs:
         answer, nothing is checked."""
         lane = self._lane
         streams = self._streams
-        systems = {lane.system(stream) for stream in streams}
         try:
-            there = {name: self._systems.named(name).streams() for name in systems}
+            absent = self._systems.absent((lane.system(stream), stream) for stream in streams)
         except AnabranchError as error:
             log.debug("the output streams aren't known", lane=lane.id, error=str(error))
             return
-        gone = next((stream for stream in streams if stream not in there[lane.system(stream)]), "")
+        gone = absent[0][1] if absent else ""
         if gone and gone == self._gone:
             raise gone_error(gone, lane.job, self._of(gone))
         self._gone = gone

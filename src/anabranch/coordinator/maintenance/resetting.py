@@ -134,10 +134,7 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
     """A lane without the output streams that no longer exist. No process can write to them."""
-    there = {name: set(systems.named(name).streams()) for name in {lane.system(stream) for stream in lane.outputs}}
-    outputs = {
-        stream: count
-        for stream, count in lane.outputs.items()
-        if systems.is_table(stream) or stream in there[lane.system(stream)]
-    }
+    streams = [(lane.system(stream), stream) for stream in lane.outputs if not systems.is_table(stream)]
+    absent = {stream for _, stream in systems.absent(streams)}
+    outputs = {stream: count for stream, count in lane.outputs.items() if stream not in absent}
     return msgspec.structs.replace(lane, outputs=outputs)

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from anabranch.config import Settings
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.errors import StateError, UnreachableError
 from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import lane
 
 
@@ -25,8 +27,15 @@ def system(tmp_path: Path) -> EmbeddedSystem:
 
 def outputs(system: Any, *tables: str) -> Outputs:
     mine = msgspec.structs.replace(lane("0-a"), outputs={"late": 2, **dict.fromkeys(tables, 1)})
-    systems: Any = SimpleNamespace(named=lambda _: system, is_table=lambda stream: stream in tables)
-    return Outputs(systems, mine)
+
+    class Its(Systems):
+        def named(self, name: str) -> Any:
+            return system
+
+        def is_table(self, output: str) -> bool:
+            return output in tables
+
+    return Outputs(Its(Settings()), mine)
 
 
 def test_one_that_is_gone_twice_is_told(system: EmbeddedSystem, tmp_path: Path) -> None:
@@ -49,9 +58,17 @@ def test_one_that_is_there_again_is_not(system: EmbeddedSystem, tmp_path: Path) 
 
 
 def test_a_system_that_is_away_says_nothing_of_it() -> None:
-    def away() -> set[str]:
+    def away(_: object) -> dict[str, int]:
         raise UnreachableError("it is away", "wait")
 
-    its = outputs(SimpleNamespace(streams=away))
+    its = outputs(SimpleNamespace(present=away))
+    its.check()
+    its.check()
+
+
+def test_one_that_the_system_doesnt_list_but_knows_is_there(system: EmbeddedSystem) -> None:
+    """As in Kafka, which lists only the topics that a user has rights to."""
+    system.counts = dict  # type: ignore[method-assign]
+    its = outputs(system)
     its.check()
     its.check()
