@@ -27,7 +27,6 @@ from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
 from anabranch.protocol.deployment import Program, StartRequest
-from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def plan(
     read = {(lives[s], s) for s in stages.read_streams(file.graph) if s in lives and s not in settings.patterns}
     read |= {(each.system, s) for each in patterns.of_model(known).values() for s in each.streams} if known else set()
     counts = {
-        name: _counts(systems.named(name), [stream for system, stream in sorted(read) if system == name])
+        name: systems.counts(name, (stream for system, stream in read if system == name))
         for name in sorted(set(lives.values()) - tables)
     }
     new = not replaces and kept is None
@@ -129,12 +128,6 @@ def plan(
         ),
     )
     return planning.make(file.graph, around)
-
-
-def _counts(system: System, read: Collection[str]) -> dict[str, int]:
-    """The partition counts of all streams that a system lists, and of the inputs in ``read`` that it doesn't list."""
-    counts = system.counts()
-    return counts | system.present(unlisted) if (unlisted := [each for each in read if each not in counts]) else counts
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.errors import NotFoundError, UsageError
+from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
 from anabranch.systems.archive import Archive
 from anabranch.systems.findings import JavaClasses, OpenTransaction, StreamFault
@@ -169,17 +168,6 @@ class System(Protocol):
     def partitions(self, stream: str) -> int:
         """How many partitions a stream has."""
         ...
-
-    def present(self, streams: Iterable[str]) -> dict[str, int]:
-        """The partition counts of those of these streams that exist, by name. A stream that :meth:`counts` lacks is
-        looked up by name, because a system may list only the streams that its user may see. Raises AnabranchError if
-        the user isn't allowed to look it up.
-        """
-        listed, found = self.counts(), {}
-        for stream in streams:
-            with suppress(NotFoundError):
-                found[stream] = listed[stream] if stream in listed else self.partitions(stream)
-        return found
 
     @abstractmethod
     def id(self, stream: str) -> str:

@@ -57,10 +57,23 @@ class Systems:
         """anabranch's own systems, and those that the settings name."""
         return [self.named(name) for name in self._settings.systems.sections]
 
+    def counts(self, name: str, streams: Iterable[str]) -> dict[str, int]:
+        """The partition counts of all streams that a system lists, and of those of ``streams`` that exist without being
+        listed. A system may list only the streams that its user may see, so the others are looked up by name. Raises
+        AnabranchError if the user isn't allowed to look one up, or if the system doesn't answer.
+        """
+        system = self.named(name)
+        counts = system.counts()
+        for stream in set(streams) - counts.keys():
+            with suppress(NotFoundError):
+                counts[stream] = system.partitions(stream)
+        return counts
+
     def absent(self, streams: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of these streams, given as pairs of system and stream, that don't exist; see :meth:`System.present`."""
+        """Those of these streams, given as pairs of system and stream, that don't exist. Raises AnabranchError as
+        :meth:`counts` does."""
         several = sorted(set(streams))
-        there = {name: self.named(name).present(s for at, s in several if at == name) for name, _ in several}
+        there = {name: self.counts(name, (s for at, s in several if at == name)) for name, _ in several}
         return [(name, stream) for name, stream in several if stream not in there[name]]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
