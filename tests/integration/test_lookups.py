@@ -138,3 +138,38 @@ def test_a_stream_is_a_table_of_what_it_says_last(site: Site) -> None:
     deployed = site.deployed(made)
     deployed.ran()
     assert [(value["dest"], value["name"]) for value in site.values("out")] == 2 * [("A", "Atlanta"), ("B", "Boston")]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("table", [(), (("XXX", "Nowhere", 9),)], ids=["an empty table", "a table without a match"])
+def test_a_batch_of_which_nothing_can_come_out_still_puts_aside_what_it_cannot_read(
+    site: Site, tmp_path: Path, table: tuple[tuple[str, str, int], ...], how: str
+) -> None:
+    site.log.create("in", 1)
+    made = Job("j")
+    read = made.read("in", key="k string", schema="n int, dest string")
+    airports = save(tmp_path / "airports", *table)
+    joined = read.join_table(airports, on={"dest": "iata"}, format="csv", schema=AIRPORTS, how=how)
+    joined.where("zone = 5").write("out")
+    deployed = site.deployed(made, on_error="dead-letter")
+    for number in range(2):
+        site.put("in", 0, [{"n": number, "dest": "ATL"}, b"{"], [b"k"] * 2)
+        deployed.ran()
+        assert site.values("out") == []
+        assert [record["value"] for record in site.records("in-dead-letters", 0)] == [b"{"] * (number + 1)
+
+
+def test_state_before_a_join_with_an_empty_table_is_kept(site: Site, tmp_path: Path) -> None:
+    site.log.create("in", 1)
+    made = Job("j")
+    counted = made.read("in", key="dest string", schema="n int").agg(several="count(*)")
+    path = save(tmp_path / "airports")
+    counted.join_table(path, on={"dest": "iata"}, format="csv", schema=AIRPORTS).write("out")
+    deployed = site.deployed(made)
+    site.put("in", 0, [{"n": 1}] * 3, [b"ATL"] * 3)
+    deployed.ran()
+    assert site.values("out") == []
+    save(tmp_path / "airports", ("ATL", "Atlanta", 5))
+    site.put("in", 0, [{"n": 1}], [b"ATL"])
+    deployed.ran()
+    assert [(value["dest"], value["several"]) for value in site.values("out")] == [("ATL", 4)]

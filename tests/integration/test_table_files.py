@@ -72,6 +72,21 @@ def test_a_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, t
     assert failure.remedy is Remedy.ATTEMPT
 
 
+@pytest.mark.parametrize("line", ["2,BOS,Boston", "2,BOS,Boston,Logan,5,6", "2,BOS,Boston, Massachusetts,Logan,5"])
+@pytest.mark.parametrize("schema", ["iata string, zone int", "iata string"])
+def test_a_line_with_too_few_or_too_many_values_is_told(
+    spark: SparkSession, tmp_path: Path, line: str, schema: str
+) -> None:
+    path = saved(tmp_path / "airports.csv", f"{AIRPORTS}{line}\n")
+    with pytest.raises(Exception, match=r"airports\.csv") as raised:
+        rows(spark, path, schema)
+    failure = error_text.failure(raised.value)
+    told = " ".join([failure.what, *failure.reasons])
+    assert line.split(",")[1] in told, told
+    assert "airports.csv" in told
+    assert failure.remedy is Remedy.ATTEMPT
+
+
 @pytest.mark.parametrize(
     ("text", "schema", "told"),
     [

@@ -29,6 +29,9 @@ log = logs.get_logger()
 
 __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
+_FOUND = "_anabranch_found"
+"""A column that is true in rows for which the table has a row, and null in other rows."""
+
 
 @dataclass
 class Lookups:
@@ -175,6 +178,11 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
     The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 
+    If Spark knew in advance that no row can result, because the table is empty or because none of its rows satisfies a
+    condition on its columns, Spark wouldn't compute the batch at all. The batch's unreadable records would then go
+    unnoticed, and its state wouldn't be committed. So each column of the table is made to depend on the Spark task,
+    which Spark can't know in advance.
+
     Raises:
         GraphError: a column of ``on`` is missing, another column is on both sides even with the ``prefix``, or keys
             have different types that aren't both integers.
@@ -200,11 +208,17 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     small = table.select(
         *[F.col(codec.quoted(name)).alias(key) for name, key in keys.items()],
         *[F.col(codec.quoted(name)).alias(result) for name, result in its.items()],
+        F.lit(True).alias(_FOUND),
     )
     _check_types(node, frame, small, {name: keys[its_name] for name, its_name in on.items()})
     condition = [frame[codec.quoted(name)] == small[keys[its_name]] for name, its_name in on.items()]
-    pairs = frame.join(F.broadcast(small), condition, node.args["how"])
-    return pairs.select(*[F.col(codec.quoted(name)) for name in (*mine, *its.values())], meta_column.NAME)
+    pairs = frame.join(F.broadcast(small), condition, "left")
+    rows = pairs.select(
+        *[F.col(codec.quoted(name)) for name in mine],
+        *[F.when(F.spark_partition_id() >= 0, F.col(codec.quoted(n))).alias(n) for n in (*its.values(), _FOUND)],
+        meta_column.NAME,
+    )
+    return (rows if node.args["how"] == "left" else rows.where(_FOUND)).drop(_FOUND)
 
 
 def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[str, str]) -> None:

@@ -27,11 +27,12 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
     """
     path, format_ = node.args["path"], node.args["format"]
     reader, declared = spark.read.format(format_), node.args.get("schema")
-    if format_ == "json" and declared:
+    if format_ == "csv" or declared:
         reader = reader.option("mode", "FAILFAST")
     if format_ != "csv":
         return (reader.schema(declared) if declared else reader).load(path)
-    reader = reader.option("header", "true")
+    # With column pruning, Spark wouldn't notice that a line has too many or too few values.
+    reader = reader.option("header", "true").option("columnPruning", "false")
     try:
         table = reader.load(path)
     except AnalysisException as error:
