@@ -1,14 +1,15 @@
 """Creates folders and files that only their owner can read, because they contain jobs' data. :func:`sync` makes them
-durable.
+durable, :func:`below` lists them.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["copy", "is_shared", "make_file", "make_folder", "sync"]
+__all__ = ["below", "copy", "is_shared", "make_file", "make_folder", "sync"]
 
 _OTHERS = 0o077
 
@@ -45,12 +46,25 @@ def copy(source: Path, target: Path) -> None:
             raise
 
 
+def below(folder: Path) -> Iterator[str]:
+    """The paths of all files below a folder; none if the folder doesn't exist. A folder that disappears meanwhile is
+    left out. Raises OSError if a folder can't be listed: ``os.walk`` would take it for an empty one.
+    """
+    for place, _, names in os.walk(folder, onerror=_unless_gone):
+        yield from (os.path.join(place, name) for name in names)
+
+
 def is_shared(folder: Path) -> bool:
     """Whether a folder's mode lets users other than the owner access the folder. False if the mode can't be read."""
     try:
         return bool(folder.stat().st_mode & _OTHERS)
     except OSError:
         return False
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def sync(path: Path | str) -> None:

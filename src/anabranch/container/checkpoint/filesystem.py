@@ -259,12 +259,10 @@ class Tree:
     def _local_files(root: Path, name: str) -> dict[str, File]:
         found = {}
         first = root / name
-        below = [(str(first.parent), [first.name])] if first.is_file() else [(at, its) for at, _, its in os.walk(first)]
-        for at, its in below:
-            for each in its:
-                with contextlib.suppress(FileNotFoundError):
-                    about = os.stat(os.path.join(at, each))
-                    found[os.path.relpath(os.path.join(at, each), root)] = File(about.st_size, about.st_mtime)
+        for each in [str(first)] if first.is_file() else own_files.below(first):
+            with contextlib.suppress(FileNotFoundError):
+                about = os.stat(each)
+                found[os.path.relpath(each, root)] = File(about.st_size, about.st_mtime)
         return found
 
     def _far_files(self, name: str) -> dict[str, File]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch import own_files
 from anabranch.config.storage import local_folder
 from anabranch.container.checkpoint import offset_log, soundness
 from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
@@ -67,18 +68,18 @@ class LaneFiles:
 
 
 def local_files(root: str, lane: Lane) -> LaneFiles | None:
-    """The files of a lane; None if the storage root isn't on a local disk."""
+    """The files of a lane; None if the storage root isn't on a local disk.
+
+    Raises:
+        OSError: a folder can't be listed.
+    """
     place = local_folder(root)
     if place is None:
         return None
     folder = place / lane.job / lane.id / str(lane.folder_epoch)
     if not folder.is_dir():
         return LaneFiles(lane, str(folder), None)
-    sizes = {
-        os.path.relpath(os.path.join(place, name), folder): os.stat(os.path.join(place, name)).st_size
-        for place, _, names in os.walk(folder)
-        for name in names
-    }
+    sizes = {os.path.relpath(each, folder): os.stat(each).st_size for each in own_files.below(folder)}
     partitions = lane.state_partitions if lane.stateful else 0
     return LaneFiles(
         lane, str(folder), Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, thorough=True)

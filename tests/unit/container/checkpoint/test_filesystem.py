@@ -1,7 +1,8 @@
-"""What a power cut leaves of a file on a local disk."""
+"""What a power cut, or a faulty disk, leaves of files on a local disk."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -123,3 +124,32 @@ def test_what_cannot_be_copied_is_an_error_if_it_is_there(tmp_path: Path, monkey
     monkeypatch.setattr(source, "copy", full)
     with pytest.raises(OSError, match="No space left"):
         filesystem.update(source, target, ["state"], lives=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [(errno.EIO, None), (errno.EACCES, None), (errno.ESTALE, None), (errno.ENOENT, ["commits/0"])],
+)
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, found: list[str] | None
+) -> None:
+    tree = OnDisk(tmp_path)
+    for name in ("commits/0", "state/0/0/1.zip"):
+        tree.write(name, name)
+    scandir = os.scandir
+
+    def listed(path: str) -> object:
+        if Path(path).name == "state":
+            raise OSError(code, os.strerror(code), str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    if found is None:
+        with pytest.raises(OSError, match=r"/state'"):
+            tree.all_files()
+    else:
+        assert tree.all_files() == found
+
+
+def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
+    assert OnDisk(tmp_path / "none").all_files() == []

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
 from anabranch.config import Settings
 from anabranch.container.checkpoint import review
 from anabranch.container.checkpoint.review import LaneFiles
@@ -29,3 +35,26 @@ def test_a_folder_that_was_set_back_is_an_older_copy() -> None:
     there = Checkpoint({}, lambda name: b"")
     expected = f"{FOLDER} has no batch after -1, but the outputs hold batch 3: it is an older copy of the folder"
     assert said(there, published=3) == expected
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its = lane(FIRST)
+    place = tmp_path / its.job / its.id / str(its.folder_epoch)
+    place.joinpath("commits").mkdir(parents=True)
+    place.joinpath("commits/0").write_text("v1")
+    found = review.local_files(f"file://{tmp_path}", its)
+    assert found is not None
+    assert found.files is not None
+    assert dict(found.files.sizes) == {"commits/0": 2}
+    scandir = os.scandir
+
+    def listed(path: str) -> object:
+        if Path(path).name == "commits":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    with pytest.raises(OSError, match="/commits'"):
+        review.local_files(f"file://{tmp_path}", its)
