@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from anabranch import own_files
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.leftovers import PART
-from anabranch.errors import ConflictError, StateError
+from anabranch.errors import AnabranchError, ConflictError, StateError
 from anabranch.spark.internals.checkpoint_files import FarFiles
 from anabranch.spark.internals.hadoop_files import Hadoop
 
@@ -156,7 +156,9 @@ class Tree:
                 empty it nor bring back a former file.
 
         Raises:
-            StateError: the file can't be written on the local disk. (Other storage raises its own errors.)
+            AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) A
+                StateError if there is a folder in its place, or a file in the place of its folder: only the user can
+                change that.
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:
@@ -170,7 +172,8 @@ class Tree:
             if durable:
                 own_files.sync(at.parent)
         except OSError as error:
-            raise StateError(
+            final = isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError)
+            raise (StateError if final else AnabranchError)(
                 f"{self.path.toString()}/{name} could not be written: {error}",
                 "see that the storage root can be written to",
             ) from error

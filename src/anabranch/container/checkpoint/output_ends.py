@@ -14,6 +14,7 @@ from typing import Any
 
 from anabranch import logs
 from anabranch.config.headings import heading
+from anabranch.container import surroundings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
@@ -56,11 +57,14 @@ class Outputs:
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
         """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
-        are looked up only every few seconds; until then, their last known ends are kept. If a system doesn't answer,
-        nothing is stored.
+        are looked up only every few seconds; until then, their last known ends are kept. If a system doesn't answer, or
+        the file can't be written, nothing is stored: the lane doesn't depend on it.
 
         Args:
             last: whether no other batch follows for now. If so, all outputs are looked up.
+
+        Raises:
+            AnabranchError: the disk is full.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -76,9 +80,16 @@ class Outputs:
             "streams": {**self._noted["streams"], **ends},
             "tables": {**self._noted["tables"], **tables},
         }
-        if noted != self._noted:
+        if noted == self._noted:
+            return
+        try:
             folder.note_outputs(noted)
-            self._noted = noted
+        except AnabranchError as error:
+            if surroundings.awaited(str(error)) is not None:  # such as room on the disk
+                raise
+            log.warning("where the outputs end can't be stored", lane=self._lane.id, error=str(error))
+            return
+        self._noted = noted
 
     def compare(self, folder: Folder) -> None:
         """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues.

@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from anabranch.container import error_text
 from anabranch.container.checkpoint import filesystem
 from anabranch.container.checkpoint.filesystem import File, Tree
+from anabranch.container.error_text import Remedy
+from anabranch.errors import AnabranchError
 
 
 class OnDisk(Tree):
@@ -17,6 +21,7 @@ class OnDisk(Tree):
 
     def __init__(self, root: Path) -> None:
         self.local = root
+        self.path = SimpleNamespace(toString=lambda: str(root))
 
 
 @pytest.fixture
@@ -153,3 +158,29 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
 
 def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
     assert OnDisk(tmp_path / "none").all_files() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.EMFILE, Remedy.ATTEMPT),
+        (errno.ESTALE, Remedy.ATTEMPT),
+        (errno.EIO, Remedy.ATTEMPT),
+        (errno.EROFS, Remedy.ATTEMPT),
+        (errno.EACCES, Remedy.ATTEMPT),
+        (errno.ENOSPC, Remedy.WAIT),
+        (errno.EDQUOT, Remedy.WAIT),
+        (errno.EISDIR, Remedy.NONE),
+        (errno.ENOTDIR, Remedy.NONE),
+    ],
+)
+def test_what_cannot_be_written_is_tried_again_unless_something_else_is_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, remedy: Remedy
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(AnabranchError, match=r"/metadata could not be written: ") as caught:
+        OnDisk(tmp_path).write("metadata", "{}")
+    assert error_text.failure(caught.value).remedy is remedy

@@ -12,7 +12,7 @@ import pytest
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.output_ends import Outputs
-from anabranch.errors import StateError
+from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane
 from anabranch.systems.embedded import Log, append
 from anabranch.systems.systems import Systems
@@ -26,8 +26,11 @@ class Kept:
     def __init__(self) -> None:
         self.noted: dict[str, Any] = {}
         self.writes = 0
+        self.trouble = ""
 
     def note_outputs(self, noted: Mapping[str, Any]) -> None:
+        if self.trouble:
+            raise AnabranchError(f"outputs.json could not be written: {self.trouble}")
         self.noted = dict(noted)
         self.writes += 1
 
@@ -111,3 +114,19 @@ def test_nothing_is_noted_twice(log: Log, kept: Kept) -> None:
 
 def test_a_lane_that_never_noted_anything_begins(log: Log, kept: Kept) -> None:
     outputs(log).compare(folder(kept))
+
+
+def test_a_lane_goes_on_if_its_note_cannot_be_written_and_writes_it_later(log: Log, kept: Kept) -> None:
+    mine = outputs(log)
+    kept.trouble = "[Errno 5] Input/output error"
+    mine.note(folder(kept))
+    assert (kept.writes, kept.noted) == (0, {})
+    kept.trouble = ""
+    mine.note(folder(kept))
+    assert kept.noted["streams"] == {"out": {"0": 5}}
+
+
+def test_a_lane_waits_for_room_for_its_note(log: Log, kept: Kept) -> None:
+    kept.trouble = "[Errno 28] No space left on device"
+    with pytest.raises(AnabranchError, match="No space left"):
+        outputs(log).note(folder(kept))
