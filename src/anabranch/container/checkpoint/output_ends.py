@@ -37,6 +37,7 @@ class Outputs:
         self._lane = lane
         self._clock = clock
         self._gone = ""
+        self._set_back: set[str] = set()
         self._noted: dict[str, Any] = {"streams": {}, "tables": {}}
         self._asked = float("-inf")
 
@@ -57,8 +58,9 @@ class Outputs:
 
     def note(self, folder: Folder, *, last: bool = False) -> None:
         """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
-        are looked up only every few seconds; until then, their last known ends are kept. If a system doesn't answer, or
-        the file can't be written, nothing is stored: the lane doesn't depend on it.
+        are looked up only every few seconds; until then, their last known ends are kept. So are the ends of an output
+        that was set back, unless ``on_data_loss`` of its stream isn't "fail". If a system doesn't answer, or the file
+        can't be written, nothing is stored: the lane doesn't depend on it.
 
         Args:
             last: whether no other batch follows for now. If so, all outputs are looked up.
@@ -69,8 +71,10 @@ class Outputs:
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
         try:
-            ends = {stream: self._known_ends(stream) for stream in streams}
-            tables = self._last_batches() if far else {}
+            ends = {stream: self._kept(stream, self._known_ends(stream)) for stream in streams}
+            known = self._noted["tables"]
+            last_batches = self._last_batches() if far else {}
+            tables = {table: self._higher(table, known.get(table, now), now) for table, now in last_batches.items()}
         except AnabranchError as error:
             log.debug("where the outputs end isn't known", lane=self._lane.id, error=str(error))
             return
@@ -112,6 +116,28 @@ class Outputs:
                     "lane won't write them again",
                 )
         self._noted = {"streams": noted.get("streams", {}), "tables": noted.get("tables", {})}
+
+    def _kept(self, stream: str, ends: Mapping[str, int]) -> dict[str, int]:
+        """The ends to store for a stream, given its present ``ends``. If the stream was set back, its former ends stay
+        stored, so that :meth:`compare` notices this at the next start."""
+        if self._systems.on_data_loss(stream) != "fail":
+            return dict(ends)
+        before = self._noted["streams"].get(stream, {})
+        where = f"{self._lane.system(stream)}/{stream}"
+        return {
+            number: self._higher(f"{where}/{number}", before.get(number, 0), ends.get(number, 0))
+            for number in sorted({*before, *ends}, key=int)
+        }
+
+    def _higher(self, output: str, before: int, now: int) -> int:
+        """The higher one of two ends of an output. Logs a warning if that is the former one, once for each output."""
+        if now >= before:
+            self._set_back.discard(output)
+            return now
+        if output not in self._set_back:
+            self._set_back.add(output)
+            log.warning("an output was set back while its lane runs", output=output, end=now, before=before)
+        return before
 
     def _compare_stream(self, stream: str, noted: dict[int, int]) -> None:
         try:

@@ -45,6 +45,7 @@ def librdkafka(settings: KafkaSettings) -> dict[str, Any]:
             the password for SASL is missing.
     """
     properties: dict[str, Any] = {
+        "allow.auto.create.topics": False,  # otherwise, a lane would create an output that was deleted, as an empty one
         **({} if "reconnect.backoff.ms" in settings.client else {"reconnect.backoff.max.ms": _RECONNECTS_WITHIN_MS}),
         **_common(settings, settings.client),
         **_files(settings, {"ssl_ca": "ssl.ca.location", "ssl_certificate": "ssl.certificate.location"}),

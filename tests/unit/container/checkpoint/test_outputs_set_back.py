@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import msgspec
 import pytest
 
-from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
+from anabranch.config import EmbeddedSettings, Settings, StreamSettings, SystemsSettings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.errors import AnabranchError, StateError
@@ -56,9 +57,11 @@ def writing() -> Lane:
     return msgspec.structs.replace(lane(FIRST), outputs={"out": 1}, systems={})
 
 
-def outputs(log: Log) -> Outputs:
+def outputs(log: Log, on_data_loss: Literal["fail", "earliest"] = "fail") -> Outputs:
     """As a new process has them."""
-    return Outputs(Systems(Settings(systems=SystemsSettings(embedded=EmbeddedSettings(root=log.root)))), writing())
+    systems = SystemsSettings(embedded=EmbeddedSettings(root=log.root))
+    streams = {"out": StreamSettings(on_data_loss=on_data_loss)}
+    return Outputs(Systems(Settings(systems=systems, streams=streams)), writing())
 
 
 def folder(kept: Kept) -> Folder:
@@ -130,3 +133,35 @@ def test_a_lane_waits_for_room_for_its_note(log: Log, kept: Kept) -> None:
     kept.trouble = "[Errno 28] No space left on device"
     with pytest.raises(AnabranchError, match="No space left"):
         outputs(log).note(folder(kept))
+
+
+@pytest.mark.parametrize(("on_data_loss", "end"), [("fail", 5), ("earliest", 3)])
+def test_an_output_that_is_set_back_while_its_lane_runs_is_refused_later(
+    log: Log, kept: Kept, on_data_loss: Literal["fail", "earliest"], end: int
+) -> None:
+    mine = outputs(log, on_data_loss)
+    mine.note(folder(kept))
+    set_back(log, entry_with_end(log, 3))
+    mine.note(folder(kept), last=True)
+    assert kept.noted["streams"] == {"out": {"0": end}}
+    if on_data_loss == "fail":
+        with pytest.raises(StateError, match="ends at offset 3, but it used to end at 5"):
+            outputs(log).compare(folder(kept))
+    append(log, "out", [records([b"x"] * 4)])
+    mine.note(folder(kept), last=True)
+    assert kept.noted["streams"] == {"out": {"0": 7}}
+
+
+def test_a_table_that_is_set_back_while_its_lane_runs_is_refused_later(
+    log: Log, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = [4]
+    table = SimpleNamespace(last=lambda *_: last[0])
+    monkeypatch.setattr(Systems, "tables", lambda *_: {"sums": table})
+    mine = outputs(log)
+    mine.note(folder(kept))
+    last[0] = 2
+    mine.note(folder(kept), last=True)
+    assert kept.noted["tables"] == {"sums": 4}
+    with pytest.raises(StateError, match=r"the table 'sums' contains batches .* up to 2, but it used to"):
+        outputs(log).compare(folder(kept))

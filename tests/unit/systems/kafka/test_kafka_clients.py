@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import ConfigError
@@ -27,6 +28,7 @@ def librdkafka(**settings: Any) -> dict[str, Any]:
     properties = clients.librdkafka(KafkaSettings(**settings))
     del properties["logger"]
     assert properties.pop("reconnect.backoff.max.ms") == 1000
+    assert properties.pop("allow.auto.create.topics") is False
     return properties
 
 
@@ -45,6 +47,14 @@ def test_how_soon_a_broker_is_tried_again_can_be_chosen() -> None:
     assert clients.librdkafka(chosen)["reconnect.backoff.max.ms"] == "20000"
     longer = KafkaSettings(client={"reconnect.backoff.ms": "5000"})
     assert "reconnect.backoff.max.ms" not in clients.librdkafka(longer), "it must not be less"
+
+
+@pytest.mark.parametrize(("kind", "own"), [(Producer, {}), (Consumer, {"group.id": "g"}), (AdminClient, {})])
+def test_no_client_lets_brokers_create_topics_unless_told_to(kind: Any, own: dict[str, Any]) -> None:
+    settings = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+    kind({**clients.librdkafka(settings), **own})
+    chosen = KafkaSettings(client={"allow.auto.create.topics": "true"})
+    assert clients.librdkafka(chosen)["allow.auto.create.topics"] == "true"
 
 
 def test_both_clients_log_in_alike() -> None:
