@@ -21,6 +21,7 @@ from anabranch.event_time import durations
 from anabranch.systems.kafka import fencing, markers
 from anabranch.systems.kafka.fencing import fence
 from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder, LostRecord
+from anabranch.systems.kafka.kept_clients import KeptClients
 from anabranch.systems.kafka.markers import Marker, Markers
 
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
@@ -30,19 +31,18 @@ _SETTLED = 2.0
 initialized, which ends the transaction.
 """
 
-_holders: dict[tuple[str, str], Holder] = {}
+_holders: KeptClients[tuple[str, str], Holder] = KeptClients(Holder.drop)
 """For each cluster and transactional id, a producer of this process that no transaction is using."""
 
-_readers: dict[tuple[str, str], Markers] = {}
+_readers: KeptClients[tuple[str, str], Markers] = KeptClients(lambda _: None)
+"""For each cluster and group, a reader of its markers. A reader that is no longer kept ends with its last user."""
 
 
 @atexit.register
 def close() -> None:
     """Discard the producers and marker readers that this process keeps. The next batch opens new ones."""
-    while _holders:
-        _holders.popitem()[1].drop()
-    while _readers:
-        _readers.popitem()[1].close()
+    _holders.clear()
+    _readers.clear()
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class SlotWriter:
             ConfigError: the brokers refuse ``transaction_timeout``, or the client refuses the settings.
             AnabranchError: the brokers don't answer, they refuse the request, or the marker can't be decoded.
         """
-        kept = _holders.pop(self._place(slot), None)
+        kept = _holders.take(self._place(slot))
         if kept is not None:
             marker = self._if_still_ours(kept, slot)
             if marker is not None:
@@ -101,16 +101,11 @@ class SlotWriter:
     def reader(self) -> Markers:
         """This process's reader of the lane's markers."""
         place = self.settings.bootstrap_servers, markers.group_id(self.settings.prefix, self.job, self.lane, self.group)
-        if place not in _readers:
-            _readers[place] = Markers(self.settings, self.job, self.lane, self.group)
-        return _readers[place]
+        return _readers.shared(place, lambda: Markers(self.settings, self.job, self.lane, self.group))
 
     def release(self, slot: int, holder: Holder) -> None:
         """Keep a producer for the slot's next batch in this process."""
-        before = _holders.pop(self._place(slot), None)
-        _holders[self._place(slot)] = holder
-        if before is not None:
-            before.drop()
+        _holders.put(self._place(slot), holder)
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
         """The slot's marker; None if a producer other than ``kept`` has written to the slot meanwhile, or may be doing
