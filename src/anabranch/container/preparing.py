@@ -40,11 +40,14 @@ class Preparations(Generic[T]):
         self._foresee = foresee
         self._begun: dict[_Key, _Preparation[T]] = {}
 
-    def begin(self, coming: Iterable[Lane]) -> None:
-        """Start to prepare each of these lanes, unless this was started before under the lane's current epoch. The
-        results are kept until the container ends."""
-        for lane in coming:
-            key = (lane.id, lane.epoch)
+    def begin(self, coming: Iterable[Lane], wanted: Iterable[str] = ()) -> None:
+        """Start to prepare each of these lanes, unless this was started before under the lane's current epoch. Results
+        are kept as long as their lane is coming or ``wanted``."""
+        lanes, mine = {(lane.id, lane.epoch): lane for lane in coming}, {*wanted}
+        for key, begun in tuple(self._begun.items()):
+            if key not in lanes and key[0] not in mine and not begun.is_alive():
+                del self._begun[key]
+        for key, lane in lanes.items():
             if key not in self._begun:
                 self._begun[key] = _Preparation(self._take, self._foresee, lane, self._done)
                 self._begun[key].start()

@@ -155,7 +155,7 @@ class Container:
 
     def _reconcile(self, answer: HeartbeatResponse) -> None:
         self._coming = answer.coming
-        self._preparations.begin(answer.coming)
+        self._preparations.begin(answer.coming, (each.lane.id for each in answer.wanted))
         self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):

@@ -61,3 +61,28 @@ def test_it_is_under_way_until_it_has_ended_well_or_not() -> None:
     go.set()
     assert told.wait(10)
     assert not preparations.under_way(coming)
+
+
+def test_what_was_prepared_is_kept_as_long_as_its_lane_is_coming_or_wanted() -> None:
+    preparations = Preparations(lambda _: None, foresee=lambda each: each.id)
+    its = lane("0-a", epoch=3)
+    preparations.begin([its])
+    assert preparations.taken(its)
+    for coming, wanted, kept in (([its], [], True), ([], ["0-a"], True), ([], ["0-b"], False)):
+        preparations.begin(coming, wanted)
+        assert preparations.taken(its) is kept
+        assert preparations.foreseen(its) == ("0-a" if kept else None)
+
+
+def test_what_is_still_being_prepared_is_kept() -> None:
+    go = threading.Event()
+
+    def take(each: Lane) -> None:
+        assert go.wait(10)
+
+    preparations = Preparations[str](take)
+    its = lane("0-a", epoch=3)
+    preparations.begin([its])
+    preparations.begin([])
+    go.set()
+    assert preparations.taken(its)
