@@ -90,5 +90,6 @@ def rewrite(spark: SparkSession, found: StoredState, target: str) -> StateSize:
             f"the state of lane {lane.id} was not compacted correctly: {before} became {after}",
             "the job is as it was; this is a bug in anabranch",
         )
+    made.tree.sync()  # Spark doesn't, and the original is about to be deleted
     crash_points.reach(crash_points.REWRITTEN, lane.id, batch)
     return after

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from anabranch import crash_points, logs
+from anabranch import crash_points, logs, own_files
 from anabranch.container.checkpoint import edits, filesystem
 from anabranch.container.checkpoint.edits import NewStream
 from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, STARTING, STREAMS, Folder
@@ -123,6 +123,9 @@ def _copied(
         log.info("a folder was copied", folder=folder.uri, to=target, files=copied, seconds=seconds, warm=warm)
         relocate(copy)
         copy.note_id()
+        if copy.tree.local is not None:  # its name, and its lane's, are durable before the store refers to them
+            for parent in copy.tree.local.parents[:2]:
+                own_files.sync(parent)
         yield copy
     except Exception:
         copy.check_owner()

@@ -188,6 +188,21 @@ class Tree:
         else:
             self.fs.delete(self.at(name), False)
 
+    def sync(self, names: Iterable[str] | None = None) -> None:
+        """On a local disk, make files durable, with the folders that contain them: a power cut can then neither empty
+        these files nor bring back those that were removed. None stands for all files of the tree.
+
+        Raises:
+            OSError: a file or a folder can't be synced.
+        """
+        if self.local is None:
+            return
+        due = self.all_files() if names is None else [*names]
+        folders = {self.local, *(self.local / folder for name in due for folder in _folders(name))}
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs") as pool:
+            list(pool.map(_sync, [self.local / name for name in due]))
+            list(pool.map(_sync, sorted(folders)))  # after the files, so a name never refers to an incomplete file
+
     def clear(self, name: str = "") -> None:
         """Delete the file or folder of this name, if it exists; '' is the whole tree."""
         self.fs.delete(self.at(name), True)
@@ -276,6 +291,7 @@ class Tree:
 
 def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
     """Make the target's files equal to the source's, except for temporary files. Returns how many files were copied.
+    On a local disk, the changes are durable when this returns.
 
     A file is copied if the target has no current copy of it; see :meth:`File.is_copy_of`. A file that the source
     doesn't have is removed from the target. It isn't an error if a source file disappears meanwhile: even after a query
@@ -289,7 +305,7 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
         OSError: the target has a folder where a file should be.
         Exception: the storage's own error. If the call is repeated, it copies the files that are still missing.
     """
-    copied = 0
+    copied, changed = 0, list[str]()
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copies") as pool:
         for name in names:
             theirs, ours = source.files(name), target.files(name)
@@ -299,8 +315,12 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
             if not folders.isdisjoint(due):  # Hadoop would copy into such a folder
                 raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")
             list(pool.map(lambda each: _copy_unless_gone(source, each, target, lives=lives), due))
-            list(pool.map(target.remove, ours.keys() - theirs.keys()))
+            gone = ours.keys() - theirs.keys()
+            list(pool.map(target.remove, gone))
             copied += len(due)
+            changed += [*due, *gone]
+    if changed:
+        target.sync(changed)
     return copied
 
 
@@ -322,6 +342,11 @@ def _write(at: Path, text: str, *, durable: bool) -> None:
         if durable:
             file.flush()
             os.fsync(file.fileno())
+
+
+def _sync(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # it was removed
+        own_files.sync(path)
 
 
 def _folders(name: str) -> list[str]:

@@ -119,6 +119,35 @@ def test_what_spark_deletes_while_it_is_copied_is_no_error(tmp_path: Path) -> No
     assert sorted(OnDisk.files(target, "")) == ["state/0/0/2.zip", "state/0/1/2.zip"]
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_what_is_copied_or_removed_is_on_the_disk_and_nothing_else_is_synced(
+    tmp_path: Path, steps: list[str], lives: bool
+) -> None:
+    source, target = OnDisk(tmp_path / "lane"), OnDisk(tmp_path / "copy")
+    for name in ("metadata", "state/0/1.zip", "state/1/1.zip"):
+        source.write(name, name)
+    names = ["metadata", "state"]
+    steps.clear()
+    assert filesystem.update(source, target, names, lives=lives) == 3
+    synced = [step for step in steps if step.startswith("sync ")]
+    assert sorted(synced[:3]) == ["sync .zip", "sync .zip", "sync metadata"]
+    assert sorted(synced[3:]) == ["sync 0", "sync 1", "sync copy", "sync state"]
+    steps.clear()
+    assert filesystem.update(source, target, names, lives=lives) == 0
+    assert steps == []
+    source.remove("state/1/1.zip")
+    source.write("state/0/2.zip", "new", durable=False)
+    steps.clear()
+    assert filesystem.update(source, target, names, lives=lives) == 1
+    assert sorted(step for step in steps if step.startswith("sync ")) == [
+        "sync .zip",
+        "sync 0",
+        "sync 1",
+        "sync copy",
+        "sync state",
+    ]
+
+
 def test_what_cannot_be_copied_is_an_error_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = OnDisk(tmp_path / "lane"), OnDisk(tmp_path / "copy")
     source.write("state/0/0/1.zip", "state")
