@@ -146,9 +146,10 @@ class ControlLog:
     def _take(self, message: Message) -> None:
         offset = message.offset()
         assert offset is not None
-        self._next = offset + 1
+        value = _decoded(message.value() or b"null", f"{self._topic}, offset {offset}")  # fails alike for every lane
         self._offsets.append(offset)
-        self._values.append(_decoded(message.value() or b"null", f"{self._topic}, offset {offset}"))
+        self._values.append(value)
+        self._next = offset + 1
 
     def _compact(self) -> None:
         """Forget older records, except the last one of each lane and stream, which the broker also keeps."""
