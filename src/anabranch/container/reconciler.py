@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -41,6 +42,8 @@ from anabranch.spark.query.plan import LoadedJob
 from anabranch.spark.query.preanalysis import PreanalyzedQuery
 from anabranch.spark.query.query import LaneQuery
 from anabranch.systems.systems import Systems
+
+T = TypeVar("T")
 
 _PERIOD = 0.1
 ENDS_WITHIN = 30.0
@@ -279,12 +282,26 @@ class Container:
         return self._prestarter.take_fitting(lane, wanted)
 
     def _stop_all(self) -> None:
-        self.standbys.end()
-        self._prestarter.end()
-        for keeper in self._keepers.values():
-            keeper.leave()
+        """Stop everything. An error in one step is logged, and the other steps follow: the error that the caller is
+        about to raise says more."""
+        keepers = tuple(self._keepers.values())
+        for step in (self.standbys.end, self._prestarter.end, *(keeper.leave for keeper in keepers)):
+            _guarded(step)
         end = time.monotonic() + ENDS_WITHIN
-        ended = [keeper.join(max(0.0, end - time.monotonic())) for keeper in self._keepers.values()]
+        ended = [_guarded(partial(_joined, keeper, end)) for keeper in keepers]
         if all(ended):
-            claims.end()
-        self._clocks.cleanup()
+            _guarded(claims.end)
+        _guarded(self._clocks.cleanup)
+
+
+def _joined(keeper: LaneSupervisor, end: float) -> bool:
+    return keeper.join(max(0.0, end - time.monotonic()))
+
+
+def _guarded(step: Callable[[], T]) -> T | None:
+    """The result of a step in which a container stops. If the step fails, this is logged, and the result is None."""
+    try:
+        return step()
+    except Exception as error:
+        log.warning("a container could not stop cleanly", step=str(step), error=str(error))
+        return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from threading import Event
 from typing import Any, cast
 
 import msgspec
@@ -12,10 +13,13 @@ import pytest
 
 from anabranch import Job
 from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSettings
+from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
+from anabranch.container.lane.handover import Prestarter
+from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.reconciler import Container
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, FencedError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.protocol.container import (
@@ -103,3 +107,40 @@ def test_a_lane_waits_for_its_inputs_and_the_others_run(
     until(lambda: "0-kafka" in taken)
     leaving.set()
     assert ended.wait(PATIENCE)
+
+
+class Lost(Coordinator):
+    """One that takes the seat away once a lane runs."""
+
+    def heartbeat(self, beat: Heartbeat, wait: float = 0) -> HeartbeatResponse:
+        if beat.lanes:
+            raise FencedError("the seat is lost", "nothing is lost")
+        return super().heartbeat(beat, wait)
+
+
+@pytest.mark.parametrize("fails", [(Prestarter, "end"), (LaneSupervisor, "leave"), (LaneSupervisor, "join"), None])
+def test_a_container_that_cannot_stop_cleanly_tells_why_it_stops(
+    monkeypatch: pytest.MonkeyPatch, fails: tuple[type, str] | None
+) -> None:
+    told: list[str] = []
+
+    def step(of: type, name: str) -> Callable[..., object]:
+        done = getattr(of, name)
+
+        def noted(*args: Any) -> object:
+            told.append(name)
+            if (of, name) == fails:
+                raise OSError("Input/output error")
+            return done(*args)
+
+        return noted
+
+    for of, name in ((Prestarter, "end"), (LaneSupervisor, "leave"), (LaneSupervisor, "join")):
+        monkeypatch.setattr(of, name, step(of, name))
+    monkeypatch.setattr(claims, "end", lambda: told.append("claims"))
+    monkeypatch.setattr(LaneFolders, "folder", lambda *_: Event().wait(0.1))
+    coordinator = Lost(False, reading("0-a"), reading("0-b"))
+    with pytest.raises(FencedError, match="the seat is lost"):
+        container(coordinator).run(Registration(job="j", execution="e", host="h", pid=1))
+    released = [] if fails == (LaneSupervisor, "join") else ["claims"]
+    assert told == ["end", "leave", "leave", "join", "join", *released]

@@ -190,8 +190,11 @@ class Prestarter:
         try:
             if ahead.begins_as(*wanted()):
                 return ahead
-        except Exception:
-            ahead.abandon()
+        except Exception as error:
+            try:
+                ahead.abandon()
+            except Exception as another:
+                error.add_note(f"the query that was started ahead could not be cleaned up either: {another}")
             raise
         log.info("a lane starts in another way than was prepared", lane=lane.id)
         ahead.abandon()
@@ -221,6 +224,11 @@ class _Prestart(threading.Thread):
         return self._result
 
     def abandon(self) -> None:
+        """Abandon the query once it is started. Errors are only logged: no lane needs the query, and a lane that gets
+        its folder clears that first."""
         begun = self.result()
-        if begun is not None:
-            begun.abandon()
+        try:
+            if begun is not None:
+                begun.abandon()
+        except Exception as error:
+            log.warning("a query that was started ahead could not be cleaned up", lane=self._lane.id, error=str(error))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -57,12 +58,15 @@ class Query:
 
     def __init__(self, lane: Lane, starting: dict[SSP, int]) -> None:
         self.lane, self.starting, self.abandoned = lane, starting, False
+        self.trouble = ""
 
     def begins_as(self, _: object, starting: dict[SSP, int]) -> bool:
         return starting == self.starting
 
     def abandon(self) -> None:
         self.abandoned = True
+        if self.trouble:
+            raise OSError(self.trouble)
 
 
 class Container:
@@ -72,6 +76,13 @@ class Container:
         self.queries: list[Query] = []
         self._fails = fails
         self.prestarter = Prestarter(self._begin, lambda _: can)
+
+    def begun(self, lane_id: str) -> bool:
+        """Whether the query of a lane was begun, once it was."""
+        deadline = time.monotonic() + 10
+        while not any(query.lane.id == lane_id for query in tuple(self.queries)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return any(query.lane.id == lane_id for query in tuple(self.queries))
 
     def _begin(self, lane: Lane, starting: dict[SSP, int]) -> PrestartedQuery | None:
         if self._fails:
@@ -159,3 +170,31 @@ def test_one_that_could_not_be_begun_ahead_is_begun_later() -> None:
     container.prestarter.announce([coming("0-a")], ["0-a"])
     container.prestarter.end_at("0-a", ENDS)
     assert container.prestarter.take(coming("0-a")) is None
+
+
+def test_queries_that_cannot_be_cleaned_up_do_not_keep_others_from_being_abandoned() -> None:
+    container = Container()
+    container.prestarter.announce([coming("0-a", name=name) for name in ("0-b", "0-c")], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    for lane_id in ("0-b", "0-c"):
+        assert container.begun(lane_id)
+    for query in container.queries:
+        query.trouble = "Input/output error"
+    container.prestarter.end()
+    assert [query.abandoned for query in container.queries] == [True, True]
+
+
+def test_why_it_does_not_begin_is_told_even_if_it_cannot_be_cleaned_up() -> None:
+    container = Container()
+    its = coming("0-a")
+    container.prestarter.announce([its], ["0-a"])
+    container.prestarter.end_at("0-a", ENDS)
+    assert container.begun("0-b")
+    container.queries[0].trouble = "Input/output error"
+
+    def unknown() -> Any:
+        raise AnabranchError("the broker isn't there", "start it")
+
+    with pytest.raises(AnabranchError, match="the broker isn't there") as caught:
+        container.prestarter.take_fitting(its, unknown)
+    assert "Input/output error" in caught.value.__notes__[0]
