@@ -51,6 +51,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   /** How many times a write is repeated if S3 refuses it although no object exists, and the first pause in ms. */
   private static final int AGAIN = 6;
   private static final long FIRST_PAUSE = 100;
+  /** By folder: until when this process may write there, on System.nanoTime() and on System.currentTimeMillis(). */
   private static final Map leases = new ConcurrentHashMap();
   /** By folder: the log entry that this process has last created in S3, until its text has been asked for. */
   private static final Map entries = new ConcurrentHashMap();
@@ -247,7 +248,7 @@ public class CheckpointFiles implements CheckpointFileManager {
 
   /** Permits this process to write below a folder for {@code ms} milliseconds. With 0, the permission ends. */
   public static void lease(String folder, long ms) {
-    leases.put(folder, Long.valueOf(System.nanoTime() + ms * 1000000L));
+    leases.put(folder, new long[] {System.nanoTime() + ms * 1000000L, System.currentTimeMillis() + ms});
     if (ms > 0) return;
     for (Iterator each = entries.keySet().iterator(); each.hasNext(); )
       if (each.next().toString().startsWith(folder + "/")) each.remove();
@@ -266,10 +267,18 @@ public class CheckpointFiles implements CheckpointFileManager {
   private static void checkLease(Path path) throws IOException {
     if (leases.isEmpty()) return;
     for (Path each = path; each != null; each = each.getParent()) {
-      Long until = (Long) leases.get(each.toString());
-      if (until != null && System.nanoTime() - until.longValue() > 0)
+      long[] until = (long[]) leases.get(each.toString());
+      if (until != null && isOver(until, System.nanoTime(), System.currentTimeMillis()))
         throw new IOException("ANABRANCH_LEASE_OVER: this process has not renewed its lease of " + each);
     }
+  }
+
+  /**
+   * Whether a lease is over according to either of two clocks: System.nanoTime() stands still while the machine sleeps,
+   * and the time of day can be set back.
+   */
+  public static boolean isOver(long[] until, long nanos, long ms) {
+    return nanos - until[0] > 0 || ms - until[1] > 0;
   }
 
   /** Whether a file is an entry of a log, that is, whether its name is a number. */
