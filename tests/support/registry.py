@@ -20,8 +20,8 @@ class FakeRegistry:
     """``subjects``: name → the ids of its versions. ``login``: what clients must send, None: nothing.
 
     ``token``: what clients must get at ``/token`` and bring along instead. ``frozen`` are the subjects with which
-    nothing new is compatible. ``busy``: so many requests are turned away before one is answered. ``asked`` are the
-    requests that came.
+    nothing new is compatible. ``busy``: so many requests are turned away before one is answered. ``answers``: what is
+    answered to a request instead, with bytes for what isn't JSON. ``asked`` are the requests that came.
     """
 
     url: str = ""
@@ -31,6 +31,7 @@ class FakeRegistry:
     token: str | None = None
     busy: int = 0
     frozen: set[str] = field(default_factory=set)
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def register(self, subject: str, schema: object, **more: Any) -> int:
@@ -94,11 +95,12 @@ def serving(certificate: Path | None = None) -> Iterator[FakeRegistry]:
                 registry.busy -= 1
                 code, told = 503, {"message": "later"}
             elif registry.lets_in(self.headers.get("Authorization", "")):
-                code, told = registry.answer(self.command, self.path, body)
+                asked = f"{self.command} {self.path.partition('?')[0]}"
+                code, told = registry.answers.get(asked) or registry.answer(self.command, self.path, body)
             self._say(code, told)
 
         def _say(self, code: int, told: Any) -> None:
-            said = json.dumps(told).encode()
+            said = told if isinstance(told, bytes) else json.dumps(told).encode()
             self.send_response(code)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()

@@ -24,6 +24,10 @@ tries again up to ``max.retries`` times. The other two values limit the first pa
 """
 
 _NOT_FOUND = 404
+_UNKNOWN = (40401, 40402, 40403)
+"""The error codes with which a registry says that a subject, a version or a schema doesn't exist. A 404 without one of
+them, such as that of a proxy, says nothing about the subject.
+"""
 _REFUSED = (401, 403)
 _INCOMPATIBLE = 409
 
@@ -73,14 +77,20 @@ class Registry:
 
         Raises:
             ConfigError: a schema of the subject isn't Avro, or refers to other schemas.
+            AnabranchError: the registry doesn't find a version that it has listed.
         """
         path = f"GET /subjects/{quote(subject, '')}/versions"
         numbers = self._ask(path, lambda: self._client.get_versions(subject)) or []
-        found = [
-            self._ask(f"{path}/{number}", partial(self._client.get_version, subject, number))
-            for number in sorted(numbers)
-        ]
-        return [_version(subject, each) for each in found if each is not None]
+        return [self._listed(path, subject, number) for number in sorted(numbers)]
+
+    def _listed(self, path: str, subject: str, number: int) -> Version:
+        found = self._ask(f"{path}/{number}", partial(self._client.get_version, subject, number))
+        if found is None:
+            raise AnabranchError(
+                f"the schema registry {self._shown} lists version {number} of subject {subject!r}, and doesn't find it",
+                "try again: the version has just been deleted, or one of the registry's servers lags behind",
+            )
+        return _version(subject, found)
 
     def id(self, subject: str, schema: str) -> int | None:
         """The id under which ``schema`` is registered for ``subject``; None if it isn't registered."""
@@ -102,15 +112,15 @@ class Registry:
         return int(number)
 
     def _ask(self, what: str, call: Callable[[], T]) -> T | None:
-        """The registry's answer to a call; None if the requested object doesn't exist. ``what`` is the request's HTTP
-        method and path, for messages.
+        """The registry's answer to a call; None if the registry says that the requested object doesn't exist. ``what``
+        is the request's HTTP method and path, for messages.
         """
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
             return call()
         except SchemaRegistryError as error:
-            if error.http_status_code == _NOT_FOUND:
+            if error.http_status_code == _NOT_FOUND and error.error_code in _UNKNOWN:
                 return None
             raise self._refused(what, error) from error
         except Exception as error:  # from either of two possible HTTP clients, or because the answer isn't JSON
@@ -132,9 +142,9 @@ class Registry:
                 f"the schema registry {self._shown} refuses the schema for {what.split('/')[2]}: {message}",
                 "let the schema be compatible with the ones before it, or change the subject's compatibility",
             )
-        return AnabranchError(
-            f"the schema registry {self._shown} answered {what} with {code}: {message}", "look at its log"
-        )
+        cure = "check [formats] registry, the URL of the registry" if code == _NOT_FOUND else "look at its log"
+        said = f": {message}" if message else ""
+        return AnabranchError(f"the schema registry {self._shown} answered {what} with {code}{said}", cure)
 
 
 def _client(settings: FormatsSettings) -> SchemaRegistryClient:

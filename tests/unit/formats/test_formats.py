@@ -172,6 +172,51 @@ def test_what_a_registry_lacks_is_named(
         settling.settled(load(confluent(registry)), ["flights"], [])
 
 
+NO_SUBJECT = {"error_code": 40401, "message": "Subject not found."}
+
+
+def test_a_subject_that_does_not_exist_can_be_read_by_a_schema_file(load: Load, registry: FakeRegistry) -> None:
+    settings = load(confluent(registry, 'schema_file = "flights.avsc"'))
+    assert settling.settled(settings, ["flights"], [])["flights"].writers == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (b"default backend - 404", ": .*default backend - 404"),
+        (b"", ": "),
+        ({"error_code": 404, "message": "HTTP 404 Not Found"}, ": HTTP 404 Not Found"),
+        ({"status": 404, "error": "Not Found"}, ""),
+        ([], ": "),
+    ],
+)
+@pytest.mark.parametrize(
+    ("asked", "file", "written"),
+    [
+        ("GET /subjects/flights-value/versions", "", False),
+        ("GET /subjects/flights-value/versions", 'schema_file = "flights.avsc"', False),
+        ("GET /subjects/flights-value/versions/1", "", False),
+        ("POST /subjects/flights-value", 'schema_file = "flights.avsc"', True),
+    ],
+)
+def test_a_404_that_is_not_the_registrys_says_nothing_about_a_subject(
+    load: Load, registry: FakeRegistry, asked: str, file: str, written: bool, told: object, said: str
+) -> None:
+    registry.register("flights-value", OLD)
+    registry.answers[asked] = 404, told
+    shown = rf"registry {registry.url}/ answered {asked} with 404{said}(.|\n)*check \[formats\] registry"
+    with pytest.raises(AnabranchError, match=shown):
+        settling.settled(load(confluent(registry, file)), [] if written else ["flights"], ["flights"] * written)
+
+
+def test_a_listed_version_that_is_not_found_is_not_left_out(load: Load, registry: FakeRegistry) -> None:
+    registry.register("flights-value", OLD)
+    registry.register("flights-value", NEW)
+    registry.answers["GET /subjects/flights-value/versions/1"] = 404, {**NO_SUBJECT, "error_code": 40402}
+    with pytest.raises(AnabranchError, match=r"lists version 1 of subject 'flights-value', and doesn't find it\n"):
+        settling.settled(load(confluent(registry)), ["flights"], [])
+
+
 def test_a_registry_that_refuses_a_schema_is_quoted(load: Load, registry: FakeRegistry) -> None:
     registry.register("flights-value", OLD)
     registry.frozen.add("flights-value")
