@@ -7,7 +7,6 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +14,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
-from anabranch.formats import Format
+from anabranch.formats import Format, avro_schema
 from anabranch.spark.internals import strict_avro
 from anabranch.spark.values import codec, way
 
@@ -141,9 +140,9 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
     """The schema (as JSON), reduced to the named fields, with the additional field :data:`_READ`."""
-    record: dict[str, Any] = json.loads(schema)
-    fields = [field for field in record["fields"] if field["name"] in names]
-    return json.dumps({**record, "fields": [*fields, {"name": _READ, "type": "boolean", "default": True}]})
+    record = avro_schema.cut(json.loads(schema), set(names))
+    mark = {"name": _READ, "type": "boolean", "default": True}
+    return json.dumps({**record, "fields": [*record["fields"], mark]})
 
 
 def _struct(schema: StructType) -> str:
