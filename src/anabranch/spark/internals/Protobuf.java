@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
 import org.sparkproject.spark_core.protobuf.ByteString;
 import org.sparkproject.spark_core.protobuf.DescriptorProtos;
 import org.sparkproject.spark_core.protobuf.Descriptors;
@@ -68,6 +70,7 @@ public final class Protobuf implements UDF1, Serializable {
     try {
       Message read = DynamicMessage.parseFrom(message, (byte[]) value);
       check(read, "");
+      new Wire((byte[]) value).check(message, ((byte[]) value).length);
       Row row = row(read, columns, "");
       return explains ? null : row;
     } catch (Fault fault) {
@@ -140,6 +143,92 @@ public final class Protobuf implements UDF1, Serializable {
       String below = path + field.getName() + ".";
       if (!field.isRepeated()) check((Message) each.getValue(), below);
       else for (Iterator parts = ((List) each.getValue()).iterator(); parts.hasNext();) check((Message) parts.next(), below);
+    }
+  }
+
+  /**
+   * Checks the bytes of a message that the library has parsed. Throws a Fault if a number has more bits than its type,
+   * if a bool is neither 0 nor 1, or if a string isn't UTF-8. The library cuts off the bits, reads any number but 0 as
+   * true, and in proto2 replaces bytes that aren't UTF-8.
+   */
+  static final class Wire {
+    private static final int VARINT = 0, FIXED64 = 1, LENGTH = 2, GROUP = 3, END_OF_GROUP = 4;
+    private final byte[] bytes;
+    private final ArrayList within = new ArrayList();
+    private int at;
+    private boolean wide;
+
+    Wire(byte[] bytes) { this.bytes = bytes; }
+
+    /** Checks one message, up to the position {@code end} or to the end of its group. A null type is unknown. */
+    void check(Descriptors.Descriptor type, int end) {
+      while (at < end) {
+        int tag = (int) varint();
+        Descriptors.FieldDescriptor field = type == null ? null : type.findFieldByNumber(tag >>> 3);
+        switch (tag & 7) {
+          case VARINT: number(field); break;
+          case FIXED64: at += 8; break;
+          case LENGTH: delimited(field, (int) varint()); break;
+          case GROUP: inside(field, end); break;
+          case END_OF_GROUP: return;
+          default: at += 4;
+        }
+      }
+    }
+
+    private void delimited(Descriptors.FieldDescriptor field, int length) {
+      int end = at + length;
+      if (field == null) at = end;
+      else if (field.getType() == Descriptors.FieldDescriptor.Type.MESSAGE) inside(field, end);
+      else if (field.getType() == Descriptors.FieldDescriptor.Type.STRING) {
+        if (!UTF8String.fromBytes(bytes, at, length).isValid()) throw new Fault(column(field) + " isn't UTF-8");
+      } else if (field.isPackable()) {
+        boolean numbers = field.getLiteType().getWireType() == VARINT;
+        while (numbers && at < end) number(field);
+      }
+      at = end;
+    }
+
+    private void inside(Descriptors.FieldDescriptor field, int end) {
+      boolean known = field != null && field.getJavaType() == Descriptors.FieldDescriptor.JavaType.MESSAGE;
+      within.add(field);
+      check(known ? field.getMessageType() : null, end);
+      within.remove(within.size() - 1);
+    }
+
+    private void number(Descriptors.FieldDescriptor field) {
+      long value = varint();
+      if (field == null) return;
+      Descriptors.FieldDescriptor.Type kind = field.getType();
+      boolean signed = kind == Descriptors.FieldDescriptor.Type.INT32 || kind == Descriptors.FieldDescriptor.Type.ENUM;
+      boolean zigzag = kind == Descriptors.FieldDescriptor.Type.SINT32;
+      boolean fits = signed ? value == (int) value
+          : zigzag || kind == Descriptors.FieldDescriptor.Type.UINT32 ? value >>> 32 == 0
+          : kind != Descriptors.FieldDescriptor.Type.BOOL || value >>> 1 == 0;
+      if (fits && !wide) return;
+      String shown = wide ? "a number of more than 64 bits" : signed ? Long.toString(value)
+          : zigzag ? Long.toString(value >>> 1 ^ -(value & 1)) : Long.toUnsignedString(value);
+      throw new Fault(column(field) + " is no " + kind.name().toLowerCase(Locale.ROOT) + ": " + shown);
+    }
+
+    private long varint() {
+      long value = 0;
+      wide = false;
+      for (int i = 0; ; i++) {
+        byte each = bytes[at++];
+        value |= (long) (each & 0x7f) << (7 * i);
+        if (each < 0) continue;
+        wide = i == 9 && each > 1;
+        return value;
+      }
+    }
+
+    private String column(Descriptors.FieldDescriptor field) {
+      StringBuilder path = new StringBuilder();
+      for (int i = 0; i < within.size(); i++) {
+        path.append(((Descriptors.FieldDescriptor) within.get(i)).getName()).append('.');
+      }
+      return "the column '" + path + field.getName() + "'";
     }
   }
 
