@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,14 +32,13 @@ from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.store.sweep_schedule import Retain
 from anabranch.coordinator.streams.input_monitor import InputMonitor
-from anabranch.errors import AnabranchError, ConflictError, JobFailedError
+from anabranch.errors import ConflictError, JobFailedError
 from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.own_program import PackedCode
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.lane import Lane
 from anabranch.planning.plan import Plan
 from anabranch.protocol.container import Registration
 from anabranch.protocol.status import JobStatus
@@ -177,14 +176,11 @@ def _checked(
 ) -> tuple[set[str] | None, dict[str, Format]]:
     """The streams and tables that the job wrote before (None if the job starts anew), and the formats of its streams.
 
-    Raises AnabranchError if a stream that the job wrote before is gone, if an output contains records of an unknown
-    lane, or if a format can't be determined.
+    Raises AnabranchError if the store can't be read, if a stream that the job wrote before is gone, if an output
+    contains records of an unknown lane, or if a format can't be determined.
     """
     name = file.graph.job
-    lanes: dict[str, Lane] = {}
-    formats: dict[str, Format] = {}
-    with suppress(AnabranchError):
-        lanes, formats = coordinator.known_lanes(name), coordinator.known_formats(name)
+    lanes, formats = coordinator.known_lanes(name), coordinator.known_formats(name)
     known = outputs.checked(plan, settings, lanes, drained)
     return known, preparation.formats(file, settings, {} if drained else formats, register=True)
 
