@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import uuid
 from contextlib import AbstractContextManager, ExitStack, closing
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ import typer
 from prometheus_client.core import Metric
 
 from anabranch import logs, metrics
-from anabranch.cli import haste, options, progress, tables
+from anabranch.cli import options, progress, stopping, tables
 from anabranch.cli.takeover import Takeover
 from anabranch.config import Settings, secrets
 from anabranch.config.storage import local_folder
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from anabranch.cli.replacing import Replacer
 
 _RESET_STATE, _DROP_STATE = "--reset-state", "--drop-state"
-_LOOK = 0.5
 
 
 def run(
@@ -287,6 +285,7 @@ class _Signals:
 
     def __init__(self, coordinator: Coordinator, job: str, replacer: Replacer) -> None:
         self.received: int | None = None
+        self._over = threading.Event()
         self._replacer = replacer
         self._coordinator = coordinator
         self._job = job
@@ -298,17 +297,7 @@ class _Signals:
         self.received = number
         self._replacer.told_to_end(number)
         progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
-        threading.Thread(target=self._stop, daemon=True).start()
-
-    def _stop(self) -> None:
-        try:
-            self._coordinator.stop(self._job)
-            waits = haste.Waits()
-            while (status := self._coordinator.status(self._job)).state == DeploymentState.STOPPING:
-                waits.tell(status)
-                time.sleep(_LOOK)
-        except ConflictError as error:
-            progress.say(str(error))
+        threading.Thread(target=stopping.stop, args=(self._coordinator, self._job, self._over), daemon=True).start()
 
     def check(self) -> None:
         """Raises KeyboardInterrupt after SIGINT."""
@@ -316,6 +305,7 @@ class _Signals:
             raise KeyboardInterrupt
 
     def restore(self) -> None:
+        self._over.set()
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.stderr.flush()
