@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ import msgspec
 from anabranch import config as configuration
 from anabranch.config import CoordinatorSettings, Settings, secrets
 from anabranch.coordinator.api import tls, token_file
-from anabranch.coordinator.api.client import Client
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address, stored_jobs
@@ -35,28 +36,39 @@ T = TypeVar("T")
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
     """The status of each job: from the coordinator at :func:`coordinator_url` or, without a URL, from the process on
-    this machine that serves the job, or else from the store."""
+    this machine that serves the job. If no process serves the job, or the process doesn't answer, the status is the
+    stored one."""
     if (url := coordinator_url(settings)) is not None:
         with _client(url, settings) as client:
             return client.jobs()
     served = served_here(settings)
     with _opened(settings) as store:
         found = stored_jobs.jobs(store)
-    return [status(settings, each.job) if each.job in served else each for each in found]
+    return [_asked(partial(status, settings, each.job), each) if each.job in served else each for each in found]
 
 
 def overview(settings: CoordinatorSettings) -> Overview:
     """An overview of all jobs, from the coordinator at :func:`coordinator_url`. Without a URL, the data of each job
-    come from the process on this machine that serves it or, if there is none, from the store."""
+    come from the process on this machine that serves it or, if there is none or it doesn't answer, from the store."""
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found
     served, lines = served_here(settings), dict[tuple[str | None, str], JobOverview]()
     for url in sorted(set(served.values())):
         with _client(url, settings) as asked:
-            lines |= {(url, each.job): each for each in asked.overview().jobs}
+            its = _asked(lambda: asked.overview().jobs, tuple[JobOverview, ...]())
+        lines |= {(url, each.job): each for each in its}
     jobs = tuple(lines.get((served.get(each.job), each.job), each) for each in found.jobs)
     return msgspec.structs.replace(found, jobs=jobs)
+
+
+def _asked(ask: Callable[[], T], otherwise: T) -> T:
+    """The answer of a process or, if the process can't answer at the moment, ``otherwise``: one process mustn't hide
+    the jobs of all others."""
+    try:
+        return ask()
+    except AWAY:
+        return otherwise
 
 
 def status(settings: CoordinatorSettings, job: str) -> JobStatus:

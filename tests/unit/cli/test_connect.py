@@ -10,7 +10,7 @@ from anabranch.cli import connect
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.store import Store, address
-from anabranch.errors import ConflictError, NotFoundError
+from anabranch.errors import ConflictError, NotFoundError, UnreachableError
 from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator.helpers import plan
 from tests.unit.coordinator.store.helpers import event
@@ -43,3 +43,15 @@ def test_a_change_says_what_to_start(settings: CoordinatorSettings) -> None:
 def test_a_change_of_an_unknown_job_names_the_known_ones(settings: CoordinatorSettings) -> None:
     with pytest.raises(NotFoundError, match="delays"):
         connect.client(settings, "delay")
+
+
+def test_a_process_that_does_not_answer_hides_no_job_from_a_list(
+    settings: CoordinatorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "served_here", lambda _: {"delays": "http://127.0.0.1:9"})
+    if address.is_on_server(settings.store):
+        return  # the coordinator that leads is asked
+    assert [(each.job, each.served) for each in connect.jobs(settings)] == [("delays", False)]
+    assert [each.job for each in connect.overview(settings).jobs] == ["delays"]
+    with pytest.raises(UnreachableError):
+        connect.status(settings, "delays")

@@ -9,6 +9,7 @@ import os
 import time
 import uuid
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,8 @@ from anabranch.protocol.errors import SERVICE
 __all__ = ["RunLock", "find", "remove", "run_folder", "write"]
 
 _ANSWERS_WITHIN = 2.0
+_TRIES, _PAUSE = 3, 0.02
+"""How often a process tries to take a lock, and how many seconds it waits between two attempts."""
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
@@ -70,7 +73,10 @@ def remove(store_url: str, job: str) -> None:
 
 
 def find(store_url: str) -> dict[str, str]:
-    """The URLs at which jobs are served, by job. Notes of processes that have died or don't answer are ignored."""
+    """The URLs at which jobs are served, by job. Notes of processes that have died are ignored. So are notes with a URL
+    at which something else answers, or at which nothing answers while no process holds the job's lock. If a process
+    holds the lock but doesn't answer, it still serves the job: it may be suspended or busy.
+    """
     folder = run_folder(store_url)
     served: dict[str, str] = {}
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
@@ -78,8 +84,10 @@ def find(store_url: str) -> dict[str, str]:
             job, note = check_name("job", path.stem), decode(path.read_bytes(), Note)
         except (FileNotFoundError, UnsupportedFormatError, UsageError):
             continue  # removed meanwhile, or not a note
-        if _lives(note.pid) and _answers(note.url):
-            served[job] = note.url
+        if _lives(note.pid):
+            answers = _answers(note.url)
+            if answers or (answers is None and RunLock(store_url, job).is_held()):
+                served[job] = note.url
     return served
 
 
@@ -107,7 +115,7 @@ class RunLock:
                 "let [coordinator] store be in a folder that can be written",
             ) from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(descriptor)
         except BlockingIOError as error:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
             os.close(descriptor)
@@ -126,6 +134,24 @@ class RunLock:
             os.close(self._descriptor)
             self._descriptor = None
             _held.discard(self)
+
+    def is_held(self) -> bool:
+        """Whether a process holds the lock. To find out, the lock is taken for a moment, together with other processes
+        that find out at the same time; :meth:`acquire` waits for such a moment.
+        """
+        try:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True  # another user's lock, which can't be looked at
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -153,11 +179,28 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _answers(url: str) -> bool:
+def _flock(descriptor: int) -> None:
+    """Lock a file for this process alone. Raises BlockingIOError if others hold it for longer than
+    :meth:`RunLock.is_held` does.
+    """
+    for _ in range(_TRIES - 1):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(_PAUSE)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _answers(url: str) -> bool | None:
+    """Whether a process of anabranch answers at a URL; None if nothing answers in time."""
     try:
         secured = not url.startswith("http://")
         body = httpx.get(f"{url}/healthz", timeout=_ANSWERS_WITHIN, trust_env=False, verify=secured).json()
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+    except httpx.UnsupportedProtocol:
+        return False
+    except httpx.HTTPError:
+        return None
+    except (httpx.InvalidURL, ValueError):
         return False
     return isinstance(body, dict) and body.get("service") == SERVICE
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -68,6 +71,57 @@ def test_notes_of_the_dead_and_of_strangers_don_t_count(url: str, server: listen
     (folder / ".0f3c.tmp").write_text(note.replace(mine, mine[:-1]))  # its writer was killed
     (folder / "..bad name.json").write_text(note)
     assert endpoint.find(url) == {"delays": server.url}
+
+
+@contextmanager
+def answering(content: bytes | None) -> Iterator[str]:
+    """The URL of a service that answers each request with ``content`` or, if this is None, not at all."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    if content is None:
+                        over.wait()
+                    else:
+                        connection.recv(4096)
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + content)
+
+        over = threading.Event()
+        threading.Thread(target=answer, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        over.set()
+
+
+@pytest.mark.parametrize(
+    ("content", "held", "is_found"),
+    [
+        (None, True, True),  # it is suspended, or too busy to answer
+        (None, False, False),  # its pid is another process's now
+        (b"{}", True, False),  # another service has its port
+        (b"", True, False),
+    ],
+)
+def test_a_process_that_does_not_answer_serves_its_job_as_long_as_it_holds_the_lock(
+    url: str, content: bytes | None, held: bool, is_found: bool
+) -> None:
+    with answering(content) as silent, RunLock(url, "delays") if held else nullcontext():
+        endpoint.write(url, "delays", silent)
+        assert endpoint.find(url) == ({"delays": silent} if is_found else {})
+
+
+def test_whether_a_lock_is_held_can_be_asked_without_taking_it_away(url: str) -> None:
+    lock = RunLock(url, "delays")
+    assert not lock.is_held()
+    with lock:
+        assert RunLock(url, "delays").is_held()
+    assert not lock.is_held()
+    with lock:  # it was given back
+        pass
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "", ".hidden", "a\n", "x" * 101])
