@@ -81,9 +81,12 @@ class NotFoundError(AnabranchError):
     exit_code = 3
 
 
-class UnreachableError(NotFoundError):
+class UnreachableError(AnabranchError):
     """No coordinator answers at this address, or the connection broke off. Start the coordinator, correct
-    ``[coordinator] url``, or try again. Also raised if the Maven repository for jars does not answer."""
+    ``[coordinator] url``, or try again. Also raised if the Maven repository for jars does not answer. This is not a
+    NotFoundError: whether a job exists is not known if no coordinator answers."""
+
+    exit_code = 3
 
 
 class ConflictError(AnabranchError):
