@@ -17,7 +17,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
-from anabranch.launch import loading, outputs, preparation
+from anabranch.launch import loaded_code, loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
@@ -112,12 +112,20 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
-    """The hash of the job's code. Hands over the code, unless containers get it from their image."""
-    if in_image:
-        return artifact.fingerprint(home)
-    code = artifact.pack(home)
-    client.put_artifact(code.sha256, code.content)
-    return code.sha256
+    """The hash of the job's code. Hands over the code, unless containers get it from their image. Raises ConflictError
+    if the code isn't the one that was loaded and planned.
+    """
+    code = None if in_image else artifact.pack(home)
+    sha256 = artifact.fingerprint(home) if code is None else code.sha256
+    if (file := loaded_code.changed(home, code)) is not None:
+        raise ConflictError(
+            f"{file} was changed after the job was loaded, so its new text wasn't checked; nothing was handed over",
+            "run the command again",
+        )
+    if code is None:
+        return sha256
+    client.put_artifact(sha256, code.content)
+    return sha256
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:

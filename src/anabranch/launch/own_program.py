@@ -14,7 +14,7 @@ from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job_code import artifact
 from anabranch.job_code.artifact import Artifact
-from anabranch.launch import preparation
+from anabranch.launch import loaded_code, preparation
 from anabranch.launch.preparation import Prepared
 from anabranch.protocol.deployment import Program
 
@@ -36,7 +36,11 @@ class PackedCode:
 
     def _pack(self) -> None:
         try:
-            self._packed = artifact.pack(self._home, _may_hold_secrets)
+            packed = artifact.pack(self._home, _may_hold_secrets)
+            if (file := loaded_code.changed(self._home, packed)) is not None:
+                self._why = f"{file} was changed after the job was loaded"
+            else:
+                self._packed = packed
         except (AnabranchError, OSError) as error:
             self._why = getattr(error, "what", str(error))
 

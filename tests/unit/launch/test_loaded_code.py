@@ -1,0 +1,77 @@
+"""Code that was edited after it was loaded is neither handed over nor stored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from anabranch.cli import start
+from anabranch.config import Settings
+from anabranch.errors import ConflictError
+from anabranch.job_code import artifact
+from anabranch.launch import loaded_code, loading, preparation
+from anabranch.launch.own_program import PackedCode
+
+JOB = """\
+from anabranch import Job
+import helper
+
+job = Job("delays")
+job.read("flights", key="k string", schema="n int").write(helper.OUT)
+"""
+EDITS = ("", "job.py", "helper.py", "gone", "unused.py")
+
+
+@pytest.fixture(params=EDITS)
+def edited(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[loading.JobFile, Path | None]:
+    """A loaded job, and the file in which the job that was loaded is no longer there."""
+    (tmp_path / "job.py").write_text(JOB)
+    (tmp_path / "helper.py").write_text('OUT = "late"\n')
+    (tmp_path / "unused.py").write_text("")
+    file = loading.load(tmp_path / "job.py")
+    match request.param:
+        case "":
+            return file, None
+        case "gone":
+            (tmp_path / "helper.py").unlink()
+            return file, tmp_path / "helper.py"
+    with (tmp_path / request.param).open("a") as module:
+        module.write("# edited\n")
+    return file, None if request.param == "unused.py" else tmp_path / request.param
+
+
+@pytest.mark.parametrize("home", ["packed", "image"])
+def test_start_hands_over_only_what_was_loaded(
+    edited: tuple[loading.JobFile, Path | None], home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, changed = edited
+    handed: list[str] = []
+    client: Any = SimpleNamespace(put_artifact=lambda sha256, content: handed.append(sha256))
+    prepared: Any = SimpleNamespace(file=file, schemas={}, plan=None)
+    settings = Settings.model_validate({"job": {"artifact": "image"} if home == "image" else {}})
+    monkeypatch.setattr(preparation, "cores", lambda *_: 1)
+    if changed is None:
+        assert (
+            start.program(client, prepared, settings).artifact
+            == (handed or [artifact.fingerprint(file.path.parent)])[0]
+        )
+        assert bool(handed) is (home == "packed")
+        return
+    with pytest.raises(ConflictError, match=f"{changed} was changed after the job was loaded"):
+        start.program(client, prepared, settings)
+    assert handed == []
+
+
+def test_run_stores_only_what_was_loaded(edited: tuple[loading.JobFile, Path | None]) -> None:
+    file, changed = edited
+    packed, why = PackedCode(file.path.parent).result()
+    assert (packed is None) is (changed is not None)
+    assert why == ("" if changed is None else f"{changed} was changed after the job was loaded")
+
+
+def test_code_that_was_not_loaded_is_not_compared(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("a = 1\n")
+    assert loaded_code.changed(tmp_path, artifact.pack(tmp_path)) is None
