@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from anabranch import crash_points
+from anabranch import crash_points, own_files
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
@@ -32,6 +33,7 @@ _ATTEMPTS = 20
 """How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict, and so
 can a fence of the same lane. Commits of other lanes don't conflict.
 """
+_LOG = "_delta_log"
 _UNSUPPORTED = "unsupported table features"
 _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
@@ -79,7 +81,7 @@ class DeltaFolder:
 
     def fence(self, owner: Owner, new: bool | None) -> None:
         for _ in range(_ATTEMPTS):
-            table = self._table()
+            table = self._durable()
             mark = marks.fenced(self._mark(table, owner.job, owner.lane), owner, str(self), new)
             conflict = "" if mark is None else self._commit(table, owner, mark, [])
             if not conflict:
@@ -87,7 +89,7 @@ class DeltaFolder:
         raise self._busy(conflict)
 
     def last(self, job: str, lane: str) -> int:
-        mark = self._mark(self._table(), job, lane)
+        mark = self._mark(self._durable(), job, lane)
         return NOTHING if mark is None else mark.batch
 
     def writers(self, job: str) -> list[str]:
@@ -103,7 +105,7 @@ class DeltaFolder:
         refs = files.named(parts)
         joined: list[FileRef] | None = None
         for _ in range(_ATTEMPTS):
-            table = self._table()
+            table = self._durable()
             mark = marks.check(self._mark(table, owner.job, owner.lane), owner, str(self))
             if mark.batch >= batch:
                 held = {uri.rpartition("/")[2] for uri in table.file_uris()}  # some files of ``parts`` may be committed
@@ -134,6 +136,25 @@ class DeltaFolder:
             raise AnabranchError(
                 f"{self} can't be read: {_line(error)}", "restore it, or see who may read it"
             ) from error
+
+    def _durable(self) -> Any:
+        """The table, of which the newest version is durable: the process that committed it can have been killed before
+        it made it durable, and a version whose marker is trusted mustn't be lost with the machine.
+        """
+        table = self._table()
+        self._settle(table.version())
+        return table
+
+    def _settle(self, first: int) -> None:
+        """Make the log's entries from version ``first`` on, and their names, durable."""
+        log = self._root / _LOG
+        with files.told(str(self)):
+            for version in itertools.count(first):
+                try:
+                    own_files.sync(log / f"{version:020}.json")
+                except FileNotFoundError:  # there is no newer version, or only a checkpoint is left of this one
+                    break
+            own_files.sync(log)
 
     def _check(self, table: Any, schema: pa.Schema) -> None:
         partitions = table.metadata().partition_columns
@@ -192,12 +213,12 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
-        """Commit on top of the version that was read. Returns an empty string or, if a conflicting commit came first,
-        a description of the conflict.
+        """Commit on top of the version that was read, and make the commit durable, with any commits of others in
+        between. Returns an empty string or, if a conflicting commit came first, a description of the conflict.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
-        now = time.time_ns() // 1_000_000
+        now, read = time.time_ns() // 1_000_000, table.version()
         added = [AddAction(ref.name, ref.bytes, {}, now, True, json.dumps({"numRecords": ref.rows})) for ref in refs]
         about = {"anabranch": f"{owner.job}/{owner.lane}/{mark.batch}"}
         try:
@@ -213,11 +234,12 @@ class DeltaFolder:
                     f"{self} can't be written: {_line(error)}", "write to a table without these features"
                 ) from error
             failed = isinstance(error, exceptions.CommitFailedError)
-            if failed and self._table().version() > table.version():
+            if failed and self._table().version() > read:
                 return _line(error)
             raise AnabranchError(
                 f"{self} can't be written: {_line(error)}", "the batch is written again, and nothing is lost"
             ) from error
+        self._settle(read + 1)
         return ""
 
     def _drop(self, refs: Sequence[FileRef]) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from anabranch import crash_points, own_files
 from anabranch.config.secrets import resolved
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, LogError, NotFoundError
 from anabranch.tables import files, marks, options
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Rows
@@ -35,6 +35,8 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
     from requests.exceptions import RequestException
+
+    from anabranch.tables import durable_io
 except ModuleNotFoundError as error:
     raise ConfigError(
         f'an output has to = "iceberg", and {error.name} is missing', 'install it: pip install "anabranch[iceberg]"'
@@ -248,7 +250,14 @@ class IcebergTable:
 
     def _loaded(self) -> Table:
         with self._told():
-            return self._catalog().load_table(self._table)
+            catalog = self._catalog()
+            try:
+                return catalog.load_table(self._table)
+            except (exceptions.ValidationError, UnicodeDecodeError) as error:
+                raise LogError(
+                    f"{self}: the metadata file that its catalog names is empty or damaged: {_line(error)}",
+                    "restore the file, or have the catalog name the table's previous metadata file",
+                ) from error
 
     def _looks(self) -> Iterator[Table]:
         """Yields the newest version of the table for each attempt to commit, with a pause between two attempts. Raises
@@ -356,7 +365,7 @@ class IcebergTable:
 
 @functools.lru_cache(maxsize=16)
 def _catalog(name: str, properties: tuple[tuple[str, str], ...]) -> Catalog:
-    return load_catalog(name, **dict(properties))
+    return durable_io.used_by(load_catalog(name, **dict(properties)))
 
 
 def _property(job: str, lane: str) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from anabranch import own_files
 from anabranch.tables.contract import Owner, Table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
@@ -34,3 +37,15 @@ def written(table: Table, by: Owner, *tasks: Sequence[int], name: str = "row") -
 
 def committed(table: Table, by: Owner, batch: int, *tasks: Sequence[int], name: str = "row") -> None:
     table.commit(by, batch, written(table, by, *tasks, name=name))
+
+
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and folders that are made durable from now on."""
+    found, sync = list[Path](), own_files.sync
+
+    def noted(path: Path | str) -> None:
+        sync(path)
+        found.append(Path(path))
+
+    monkeypatch.setattr(own_files, "sync", noted)
+    return found

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import deltalake
@@ -16,12 +17,13 @@ import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.schema import PrimitiveType
 
+from anabranch import own_files
 from anabranch.config import OutputSettings
 from anabranch.container.error_text import is_final
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
 from anabranch.tables import opening
 from anabranch.tables.delta import DeltaFolder
-from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, written
+from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, synced, written
 
 
 def opened(path: Path, **settings: object) -> DeltaFolder:
@@ -310,3 +312,66 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="deltalake is missing") as caught:
         opening.opened("orders", OutputSettings(to="delta", path="/tmp/x"))  # type: ignore[call-arg]
     assert caught.value.cure == 'install it: pip install "anabranch[delta]"'
+
+
+def entry(path: Path) -> Path:
+    """The newest entry of the log."""
+    return path / "table" / "_delta_log" / f"{deltalake.DeltaTable(path / 'table').version():020}.json"
+
+
+def test_a_commit_is_durable_with_those_of_others_before_it(
+    table: DeltaFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = written(table, owner(1), [1])
+    before = synced(monkeypatch)
+    write = deltalake.DeltaTable.create_write_transaction
+
+    def slowly(*args: object, **given: object) -> None:
+        monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", write)
+        deltalake.write_deltalake(tmp_path / "table", pa.Table.from_batches([rows([9])]), mode="append")
+        others.append(entry(tmp_path))
+        before.clear()
+        write(*args, **given)  # type: ignore[arg-type]
+
+    others: list[Path] = []
+    monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", slowly)
+    table.commit(owner(1), 0, parts)
+    assert ids(tmp_path) == [1, 9]
+    assert before == [*others, entry(tmp_path), entry(tmp_path).parent]
+
+
+@pytest.mark.parametrize(
+    "trusts",
+    [
+        lambda table: table.fence(owner(2), new=False),
+        lambda table: table.last("orders", LANE),
+        lambda table: table.commit(owner(1), 0, []),
+    ],
+)
+def test_a_commit_is_durable_before_it_is_trusted(
+    table: DeltaFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trusts: Callable[[DeltaFolder], object]
+) -> None:
+    """The process that committed it can have been killed in between."""
+    committed(table, owner(1), 0, [1])
+    newest, after = entry(tmp_path), synced(monkeypatch)
+    trusts(table)
+    assert after[:2] == [newest, newest.parent]
+
+
+def test_a_commit_that_cannot_be_made_durable_is_repeated(
+    table: DeltaFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, last = written(table, owner(1), [1]), entry(tmp_path)
+    sync = own_files.sync
+
+    def fails(path: Path | str) -> None:
+        if Path(path).suffix == ".json" and Path(path) != last and Path(path).exists():
+            raise OSError(errno.EIO, "Input/output error")
+        sync(path)
+
+    monkeypatch.setattr(own_files, "sync", fails)
+    with pytest.raises(AnabranchError, match=r"can't be written: Input/output error"):
+        table.commit(owner(1), 0, parts)
+    monkeypatch.setattr(own_files, "sync", sync)
+    table.commit(owner(1), 0, parts)
+    assert ids(tmp_path) == [1]

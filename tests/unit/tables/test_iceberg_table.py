@@ -18,12 +18,12 @@ from pyiceberg.types import LongType, StringType
 
 from anabranch.config import OutputSettings
 from anabranch.container.error_text import is_final
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
-from anabranch.tables import opening
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, LogError, NotFoundError
+from anabranch.tables import durable_io, opening
 from anabranch.tables.iceberg import IcebergTable
 from tests.support import postgres
 from tests.support.iceberg import iceberg_catalog, iceberg_rows
-from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, written
+from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, synced, written
 
 NAME = "shop.orders"
 
@@ -354,3 +354,36 @@ def _at_once(*works: object) -> None:
     for thread in threads:
         thread.join()
     assert not failed, failed
+
+
+def test_metadata_are_durable_before_the_catalog_names_them(
+    table: IcebergTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = written(table, owner(1), [1])
+    folder = tmp_path / "warehouse" / "shop" / "orders" / "metadata"
+    before, durable = set(folder.iterdir()), synced(monkeypatch)
+    table.commit(owner(1), 0, parts)
+    made = set(folder.iterdir()) - before
+    assert {path.suffix for path in made} == {".avro", ".json"}
+    assert made <= set(durable)
+    assert durable[-2:] == [Path(plain(tmp_path).metadata_location.removeprefix("file://")), folder]
+
+
+def test_a_new_table_is_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable = synced(monkeypatch)
+    opened(tmp_path).prepare(SCHEMA, create=True)
+    folder = tmp_path / "warehouse" / "shop" / "orders" / "metadata"
+    assert {*folder.iterdir(), *list(folder.parents)[:4]} <= set(durable)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "{}"])
+def test_damaged_metadata_are_named_as_such(table: IcebergTable, tmp_path: Path, damage: str) -> None:
+    Path(plain(tmp_path).metadata_location.removeprefix("file://")).write_text(damage)
+    with pytest.raises(LogError, match=r"the metadata file that its catalog names is empty or damaged"):
+        table.fence(owner(2), new=False)
+
+
+def test_a_class_for_files_that_the_user_has_chosen_is_used(tmp_path: Path) -> None:
+    chosen = "pyiceberg.io.fsspec.FsspecFileIO"
+    properties = {**iceberg_catalog(tmp_path), "py-io-impl": chosen}
+    assert durable_io.used_by(load_catalog("default", **properties)).properties["py-io-impl"] == chosen
