@@ -109,7 +109,7 @@ def _accepted(
             readers = system.readers()
             if readers is not None:  # before the positions change: retention must keep what the job will read
                 readers.hold(stream, lanes[0].job, _lowest(found))
-            _rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
+            rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
         return found
     finally:
         session.stop(spark)
@@ -141,28 +141,44 @@ def _check_functions(store: Store, found: Sequence[Acceptance]) -> None:
             )
 
 
-def _rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target: Callable[[Lane], str]) -> None:
+def rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target: Callable[[Lane], str]) -> None:
+    """Let lanes continue with the stream as it is. Until the store is changed, nothing is, except that the lanes are
+    fenced, so the job still refuses the stream if this process is killed, and ``accept`` can be repeated. ``target``
+    returns the URI of a lane's new folder.
+
+    Raises:
+        StateError: a lane's pending batch can be neither finished nor forgotten. No lane has been changed.
+    """
     from anabranch.container.checkpoint import acceptance
 
     why = f"the user accepts {found[0].stream} as it is"
     begun = stopped_job.begun(store, [each.lane for each in found], time.time(), "accept", why)
-    for lane, each in zip(begun, found, strict=True):
-        if each.folder is None:
-            for former in each.former:
-                former.note_stream(each.stream, each.id)  # the lane compares its inputs with these
-            continue
-        published = -1
-        if each.folder.pending:
-            new = False if each.folder.committed() >= lane.first_batch else None
-            systems.recover(lane, lane.epoch, new=new)
-            systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
-            published = systems.published(lane)
-        acceptance.rewrite(each, target(lane), published)
+    published = [_published(systems, lane, each) for lane, each in zip(begun, found, strict=True)]
+    for last, each in zip(published, found, strict=True):
+        acceptance.check_published(each, last)
+    for lane, each, last in zip(begun, found, published, strict=True):
+        if each.folder is not None:
+            acceptance.rewrite(each, target(lane), last)
     replaced = [(acceptance.continued(lane, each), why) for lane, each in zip(begun, found, strict=True)]
     stopped_job.replaced(store, replaced, time.time(), "accept")
     for each in found:
         if each.folder is not None:
             each.folder.remove()
+            continue
+        for former in each.former:
+            former.note_stream(each.stream, each.id)  # the lane compares its inputs with these
+
+
+def _published(systems: Systems, lane: Lane, found: Acceptance) -> int:
+    """The lane's last batch that is in an exactly-once output or a table, at least in part, once the lane is fenced; -1
+    if none, or if no batch is pending.
+    """
+    if found.folder is None or not found.folder.pending:
+        return -1
+    new = False if found.folder.committed() >= lane.first_batch else None
+    systems.recover(lane, lane.epoch, new=new)
+    systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
+    return systems.published(lane)
 
 
 def _summary(found: Sequence[Acceptance]) -> list[str]:

@@ -16,7 +16,7 @@ from anabranch.model.ssp import SSP
 from anabranch.planning.ownership import positions
 from anabranch.systems.contract import System
 
-__all__ = ["Acceptance", "StreamNow", "continued", "look", "rewrite"]
+__all__ = ["Acceptance", "StreamNow", "check_published", "continued", "look", "rewrite"]
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,18 @@ def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: Strea
     return found
 
 
+def check_published(found: Acceptance, published: int) -> None:
+    """Raise StateError if a part of the lane's pending batch is in an output. ``published`` is as for
+    :func:`rewrite`."""
+    former = found.folder
+    if former is not None and former.pending and published >= former.planned():
+        raise StateError(
+            f"lane {found.lane.id} has written a part of batch {former.planned()}, and can't write the rest: the "
+            f"records of {found.stream} that the batch reads are gone",
+            f"restore the former stream; or, to start as a new job: anabranch reset {found.lane.job}",
+        )
+
+
 def rewrite(found: Acceptance, target: str, published: int) -> None:
     """Make the lane's next folder: a copy that continues with the stream as it is now, with the same state.
 
@@ -123,12 +135,7 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
     """
     former = found.folder
     assert former is not None
-    if former.pending and published >= former.planned():
-        raise StateError(
-            f"lane {found.lane.id} has written a part of batch {former.planned()}, and can't write the rest: the "
-            f"records of {found.stream} that the batch reads are gone",
-            f"restore the former stream; or, to start as a new job: anabranch reset {found.lane.job}",
-        )
+    check_published(found, published)
     copy = copying.clone(former, target)
     copy.take_back()
     copy.clear_broken(former)
