@@ -1,12 +1,12 @@
-"""Waits, with a deadline, for a condition that other threads or processes bring about."""
+"""Waits, with a deadline, for a condition that other threads or processes bring about, or for a server's answer."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
-__all__ = ["wait_until"]
+__all__ = ["answered_within", "wait_until"]
 
 T = TypeVar("T")
 
@@ -38,3 +38,26 @@ def wait_until(
         if over:
             raise late()
         sleep(min(every, max(0.0, deadline - clock())))
+
+
+def answered_within(
+    gen: Generator[Any, Any, T],
+    limit: float,
+    late: Callable[[], BaseException],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> Generator[Any, Any, T]:
+    """A generator for psycopg's ``Connection.wait`` that does what ``gen`` does, but raises ``late()`` if the server
+    hasn't answered within ``limit`` seconds. psycopg sends it a false value whenever nothing has come for a moment.
+    """
+    end = clock() + limit
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and clock() > end:
+                raise late()
+            wanted = gen.send(ready)
+    except StopIteration as done:
+        value: T = done.value
+        return value

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import pytest
 
-from anabranch.deadlines import wait_until
+from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import OutOfTimeError
 
 
@@ -74,3 +75,28 @@ def test_an_error_of_the_look_is_not_waited_out() -> None:
     with pytest.raises(ValueError, match="no"):
         wait_until(look, 10, late, 1.0, clock=clock, sleep=clock.sleep)
     assert looks == [100]
+
+
+def test_an_answer_that_comes_in_pieces_in_time_is_passed_on() -> None:
+    def gen() -> Generator[str, int, int]:
+        return (yield "read") + (yield "write")
+
+    now, waiting = iter([0.0, 1.0]), answered_within(gen(), 2.0, RuntimeError, clock=lambda: next(now))
+    assert next(waiting) == "read"
+    assert waiting.send(4) == "write"
+    with pytest.raises(StopIteration) as done:
+        waiting.send(3)
+    assert done.value.value == 7
+
+
+def test_a_server_that_is_silent_for_too_long_is_an_error() -> None:
+    def gen() -> Generator[str, int, None]:
+        while not (yield "read"):
+            pass
+
+    now, waiting = iter([0.0, 1.0, 2.0, 2.1]), answered_within(gen(), 2.0, TimeoutError, clock=lambda: next(now))
+    assert next(waiting) == "read"
+    assert waiting.send(0) == "read"
+    assert waiting.send(0) == "read"
+    with pytest.raises(TimeoutError):
+        waiting.send(0)

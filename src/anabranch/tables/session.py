@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg import conninfo
 
 from anabranch.config.secrets import resolved
-from anabranch.deadlines import wait_until
+from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 
-__all__ = ["LIMITS", "connect", "told"]
+__all__ = ["ANSWERS_WITHIN", "LIMITS", "connect", "told"]
 
 _CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
@@ -23,6 +24,29 @@ LIMITS = {
     "statement_timeout": "600s",
     "timezone": "UTC",
 }
+ANSWERS_WITHIN = 630.0
+"""How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if
+the server is frozen or the network loses what it sends.
+"""
+_KEPT_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 120_000}
+"""libpq's parameters (the last one in ms) with which a connection to a machine that is gone breaks off. Parameters in
+the URL take precedence.
+"""
+
+T = TypeVar("T")
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection that is closed if the server takes too long to answer."""
+
+    def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
+        limit = ANSWERS_WITHIN
+
+        def late() -> psycopg.OperationalError:
+            self.close()
+            return psycopg.OperationalError(f"no answer within {limit:g} s")
+
+        return super().wait(answered_within(gen, limit, late), *args, **kwargs)
 
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
@@ -47,13 +71,16 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
     def look() -> psycopg.Connection[Any] | None:
         nonlocal why
         try:
-            return psycopg.connect(
+            given = conninfo.conninfo_to_dict(address)
+            kept_alive: dict[str, Any] = {name: value for name, value in _KEPT_ALIVE.items() if name not in given}
+            return _Connection.connect(
                 address,
                 autocommit=autocommit,
                 connect_timeout=_CONNECTS_WITHIN,
                 application_name="anabranch",
                 options=limits,
                 client_encoding="UTF8",
+                **kept_alive,
             )
         except psycopg.OperationalError as error:
             why = _first_line(error)

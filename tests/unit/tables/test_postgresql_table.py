@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -393,3 +394,31 @@ def test_a_wrong_password_is_told_and_not_shown(url: str) -> None:
     with pytest.raises(AnabranchError, match="password authentication failed") as caught:
         opened(url.replace(postgres.PASSWORD, "wrong-one")).prepare(SCHEMA, create=True)
     assert "wrong-one" not in str(caught.value)
+
+
+def test_a_server_that_freezes_holds_up_a_lane_for_a_while_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table(url)
+    parts = written(made, owner(1), [1])
+    mine = session.connect("outputs.orders.url", url, "the table")
+    pid = mine.info.backend_pid
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(session, "ANSWERS_WITHIN", 0.3)
+    try:
+        with (
+            pytest.raises(AnabranchError, match=r"the connection to the table was lost: no answer within 0\.3 s"),
+            session.told("the table"),
+            mine,
+        ):
+            mine.execute("select 1")
+        assert mine.closed
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    monkeypatch.undo()
+    made.commit(owner(1), 0, parts)
+
+
+@pytest.mark.parametrize(("given", "idle"), [("", "30"), ("?keepalives_idle=7", "7")])
+def test_a_connection_is_kept_alive_as_the_url_says(url: str, given: str, idle: str) -> None:
+    with session.connect("outputs.orders.url", url + given, "the table") as mine:
+        parameters = mine.info.get_parameters()
+    assert (parameters["keepalives_idle"], parameters["tcp_user_timeout"]) == (idle, "120000")

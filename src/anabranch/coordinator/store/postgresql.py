@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -11,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from anabranch.coordinator.store.address import Address
-from anabranch.deadlines import wait_until
+from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 
 __all__ = ["LIMITS", "engine", "explanation", "lock_for_schema"]
@@ -64,7 +63,13 @@ class _Connection(psycopg.Connection[Any]):
         super().rollback()
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **kwargs: Any) -> T:
-        return super().wait(_in_time(gen, self), *args, **kwargs)
+        limit = max(ANSWERS_WITHIN, self.patience)
+
+        def late() -> psycopg.OperationalError:
+            self.close()
+            return psycopg.OperationalError(f"no answer within {limit:g} s")
+
+        return super().wait(answered_within(gen, limit, late), *args, **kwargs)
 
 
 def engine(address: Address) -> sa.Engine:
@@ -138,22 +143,6 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
             "let this user own the database, or grant it CREATE on the schema and all rights on the tables",
         )
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")
-
-
-def _in_time(gen: Generator[Any, Any, T], connection: _Connection) -> Generator[Any, Any, T]:
-    limit = max(ANSWERS_WITHIN, connection.patience)
-    end = time.monotonic() + limit
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() > end:
-                connection.close()
-                raise psycopg.OperationalError(f"no answer within {limit:g} s")
-            wanted = gen.send(ready)
-    except StopIteration as done:
-        value: T = done.value
-        return value
 
 
 def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
