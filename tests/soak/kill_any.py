@@ -19,7 +19,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from anabranch.errors import NotFoundError
+from anabranch.errors import NotFoundError, UnreachableError
 from anabranch.testing.broker import Cluster
 from tests.acceptance.harness import MIDNIGHT, PATIENCE, ROOT, Process, Workspace, record_batch
 from tests.acceptance.processes import command, descendants, start_of
@@ -249,10 +249,10 @@ class _Served:
 
     @property
     def _state(self) -> str:
-        """That of the job; empty if there is none."""
+        """That of the job; empty if there is none, or if the coordinator is away."""
         try:
             return self._client.status(self._job.workspace.job).state
-        except NotFoundError:
+        except (NotFoundError, UnreachableError):
             return ""
 
     def end(self) -> None:
