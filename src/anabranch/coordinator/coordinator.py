@@ -121,8 +121,8 @@ class Coordinator(Operations):
 
     def release(self, job: str) -> bool:
         """Stop serving a job if it has ended and no process has a seat. Returns whether it is no longer served."""
-        with self.registry.locked_as_seen():
-            running_job = self.registry.jobs.get(job)
+        with self.registry.locked_as_seen() as jobs:
+            running_job = jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):
                 return False
             self.registry.jobs.pop(job, None)
@@ -132,7 +132,7 @@ class Coordinator(Operations):
         """Stop serving all jobs, because another coordinator may serve them."""
         with self.registry.locked_as_seen():
             self.registry.jobs.clear()
-            self.registry.unsure = False
+            self.registry.unsure, self.registry.unread.jobs = False, {}
             self.registry.announce()
 
     # Requests of users
@@ -163,15 +163,15 @@ class Coordinator(Operations):
         return [self.status(job) for job in self._store.jobs()]
 
     def status(self, job: str) -> JobStatus:
-        """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is no such
-        job."""
+        """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is none."""
         check_name("job", job)
         with self.registry.locked_as_seen():
-            if job not in self.registry.jobs:
+            if (running_job := self.registry.jobs.get(job)) is None:
                 return stored_jobs.status(self._store, job)
-            self.registry.advance(self.registry.jobs[job])
+            with self.registry.isolated(running_job):
+                self.registry.advance(running_job)
             lost = [] if self.registry.grace is None else self._store.lost(job, _LOST_SHOWN)
-            return self.registry.status(self.registry.jobs[job], lost)
+            return self.registry.status(running_job, lost)
 
     def overview(self) -> Overview:
         """See :meth:`Reads.overview`."""
@@ -297,18 +297,20 @@ class Coordinator(Operations):
 
     def tick(self) -> None:
         """Expel silent processes, advance and autoscale the served jobs, sample figures for histories, and delete old
-        history. Call this several times a second.
+        history. Call this several times a second. An error that concerns only one job is recorded, not raised.
 
         Raises:
             StoreUnavailableError: a step can't be stored at the moment; call this again.
         """
-        with self.registry.locked_all():
-            for running_job in self.registry.jobs.values():
-                self.membership.expel_silent(running_job)
-                self.registry.advance(running_job)
-            jobs = list(self.registry.jobs)
-        for job in jobs:
-            autoscale.autoscale(self.registry, job)
+        with self.registry.locked_all() as jobs:
+            served = list(jobs.values())
+            for running_job in served:
+                with self.registry.isolated(running_job):
+                    self.membership.expel_silent(running_job)
+                    self.registry.advance(running_job)
+        for running_job in served:
+            with self.registry.isolated(running_job, "the job can't be autoscaled"):
+                autoscale.autoscale(self.registry, running_job.job)
         self.reads.histories.sample()
         self._sweep_schedule.look()
 
@@ -343,7 +345,8 @@ class Coordinator(Operations):
             event = job_events.of_lane(lane, now, what, why, kind="fence", mark="fenced")
             self.registry.write(self._store.put_lanes, [after], [event])
             running_job.known[lane.id] = after
-            self.registry.advance(running_job)
+            with self.registry.isolated(running_job):
+                self.registry.advance(running_job)
             self.registry.announce()
 
     def fence_failed(self, lane: Lane, why: str) -> None:
@@ -354,9 +357,8 @@ class Coordinator(Operations):
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
         """What each served job needs from a launcher. The ended jobs among ``jobs`` are included: they need nothing."""
-        with self.registry.locked_all():
-            clock, lease = self.registry.clock, self.registry.lease
-            found = [seats.demand(running_job, clock(), lease) for running_job in self.registry.jobs.values()]
+        with self.registry.locked_all() as served:
+            found = [seats.demand(each, self.registry.clock(), self.registry.lease) for each in served.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:

@@ -6,20 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from anabranch.coordinator.jobs import offers
-from anabranch.coordinator.jobs.parts import DeploymentTerms, Progress, RunSettings, Seats
+from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, Progress, RunSettings, Seats
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.store import DeploymentRecord
+from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
-__all__ = ["Surroundings", "loaded"]
+__all__ = ["Surroundings", "adopted", "loaded"]
 
 
 class Surroundings(Protocol):
     """What a running job needs from its coordinator; see :class:`anabranch.coordinator.coordinator.Coordinator`."""
 
     clock: Callable[[], float]
+    lease: float
     now: Callable[[], float]
     grace: float | None
     first: Callable[[], int]
@@ -58,4 +59,25 @@ def loaded(
         progress=Progress(changed_at, unchanged_since=since, changing_since=since, drain=stored.drain),
     )
     offers.renew(running_job)
+    return running_job
+
+
+def adopted(
+    surroundings: Surroundings, store: Store, stored: DeploymentRecord, former: RunningJob | None
+) -> RunningJob:
+    """The running job in the state in which a coordinator left it. The leases of its processes begin anew. ``former``
+    is the job as this coordinator has served it so far; None if it hasn't served the job.
+    """
+    job, lease_ends = stored.job, surroundings.clock() + surroundings.lease
+    model = store.model(job, stored.id, stored.generation)
+    running_job = loaded(surroundings, stored, model, stored.state, store.lanes(job), former=former)
+    running_job.seats.sure_from = lease_ends
+    running_job.progress.troubles = {} if former is None else former.progress.troubles
+    for record in store.containers(job):
+        process = Process(record=record, lease_ends=lease_ends)
+        process.offered = {
+            lane.id for lane in running_job.lanes if lane.seat == record.seat and lane.deployment == record.deployment
+        }
+        running_job.seats.processes[record.id] = process
+    offers.renew(running_job)  # every process has an offer, even if the job can't be advanced
     return running_job

@@ -258,7 +258,7 @@ class AutoscaleState:
 
 @dataclass
 class Progress:
-    """The progress of a job's change, stop or drain.
+    """The progress of a job's change, stop or drain, and what keeps the coordinator from advancing the job.
 
     Attributes:
         changed_at: when the job's state was last stored, in seconds since 1970. Use this time only for display, because
@@ -276,6 +276,7 @@ class Progress:
         drains_since: when the drain was requested, on this coordinator's clock; None if it wasn't requested from this
             coordinator.
         drains_for: how many seconds the drain was expected to take.
+        troubles: why something that is due for the job can't be done, by what can't be done. Not changed in place.
     """
 
     changed_at: float = 0.0
@@ -290,6 +291,7 @@ class Progress:
     drain: DrainProgress | None = None
     drains_since: float | None = None
     drains_for: float = 0.0
+    troubles: Mapping[str, str] = field(default_factory=dict)
 
     def has_changed(self, at: float, now: float) -> None:
         """Record that the job's state has changed. ``at`` is when the change was stored, in seconds since 1970; ``now``

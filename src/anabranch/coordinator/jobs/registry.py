@@ -30,6 +30,7 @@ from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, RunSettin
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.states import Transition, started, step
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
+from anabranch.coordinator.jobs.troubles import Unread, isolated
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, stored_jobs
 from anabranch.errors import ConflictError, StoreUnavailableError
@@ -81,6 +82,7 @@ class JobRegistry:
         """Whether the store may differ from memory, because the connection to it was lost during a step. Always False
         if ``grace`` is None.
         """
+        self.unread = Unread()
         self.leases = threading.Lock()
         self.polls = LongPolls()
         self._lock = threading.Condition()
@@ -135,20 +137,10 @@ class JobRegistry:
         stored = self.store.deployment(check_name("job", job))
         if stored is None or stored.program is None or not stored.state.active:
             return False
-        model = self.store.model(job, stored.id, stored.generation)
-        lanes, former = self.store.lanes(job), self.jobs.get(job)
-        running_job = loading.loaded(self, stored, model, stored.state, lanes, former=former)
-        running_job.seats.sure_from = self.clock() + self.lease
-        for record in self.store.containers(job):
-            process = Process(record=record, lease_ends=self.clock() + self.lease)
-            process.offered = {
-                lane.id
-                for lane in running_job.lanes
-                if lane.seat == record.seat and lane.deployment == record.deployment
-            }
-            running_job.seats.processes[record.id] = process
+        running_job = loading.adopted(self, self.store, stored, self.jobs.get(job))
+        with self.isolated(running_job):
+            self.advance(running_job)
         self.jobs[job] = running_job
-        self.advance(running_job)
         self.announce()
         return True
 
@@ -189,11 +181,10 @@ class JobRegistry:
 
     def _look_again(self) -> None:
         """If it isn't known whether a step was stored, adopt all stored jobs again; drop any that can't be."""
-        if self.unsure:
-            for job in self.store.jobs():
-                if not self.adopt(job):
-                    self.jobs.pop(job, None)
-            self.unsure = False
+        for job in self.store.jobs() if self.unsure else self.unread.jobs:
+            if not self.unread.adopted(job, self.adopt):
+                self.jobs.pop(job, None)
+        self.unsure = False
 
     def holder(self, container: str) -> tuple[RunningJob | None, Process | None]:
         running_job = self.jobs.get(container.partition(":")[0])
@@ -234,6 +225,12 @@ class JobRegistry:
         seats.be_patient(running_job, self.clock())
         if offers.renew(running_job) or moved:
             self.announce()
+
+    def isolated(
+        self, running_job: RunningJob, what: str = "the job can't be advanced"
+    ) -> AbstractContextManager[None]:
+        """See :func:`troubles.isolated`."""
+        return isolated(self.store, running_job, what, self.now())
 
     def _measure_pause(self, running_job: RunningJob) -> None:
         if (found := pauses.measured(running_job, self.clock())) is not None:

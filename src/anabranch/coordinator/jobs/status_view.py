@@ -11,7 +11,7 @@ from anabranch.model.lane import LaneState
 from anabranch.protocol.standby import StandbyStatus
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["status"]
+__all__ = ["status", "warnings"]
 
 
 def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> JobStatus:
@@ -40,7 +40,7 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
         warming_up=sum(not job.seats.resting[execution].warm for execution in standing_by),
         launching=job.seats.launching,
         inputs=dict(job.inputs.counts),
-        warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
+        warnings=warnings(job),
         drain=job.progress.drain,
         copies=tuple(
             StandbyStatus(
@@ -56,3 +56,8 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
             for has in member.copies
         ),
     )
+
+
+def warnings(job: RunningJob) -> tuple[str, ...]:
+    troubles = (f"{what}: {why}" for what, why in job.progress.troubles.items())
+    return tuple(each for each in (*troubles, job.inputs.warning, racks.misplaced(job)) if each)

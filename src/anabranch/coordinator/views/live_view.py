@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from anabranch import drain_progress
-from anabranch.coordinator.jobs import draining, racks, standbys
+from anabranch.coordinator.jobs import draining, standbys, status_view
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import ContainerRecord
@@ -106,7 +106,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
         change=change_of(job, at - clock),
         rescale_seconds=job.progress.rescale_seconds,
         launching=job.seats.launching,
-        warnings=tuple(each for each in (job.inputs.warning, racks.misplaced(job)) if each),
+        warnings=status_view.warnings(job),
     )
 
 

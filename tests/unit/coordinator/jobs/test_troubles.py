@@ -1,0 +1,143 @@
+"""An error in what is due for one job doesn't hold up the other jobs, and is shown for the job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.jobs import offers
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.store import Store
+from anabranch.errors import AnabranchError, NotLeadingError, StateError, StoreUnavailableError
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, lane, plan
+from tests.unit.coordinator.programs import PROGRAM
+
+LEASE, GRACE = 10.0, 2.0
+OTHER = ("first", "second")
+BAD, WELL = "delays", "other"
+
+
+class Breaks:
+    """The offers of a job can't be made while there is an ``error``."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self._renew = offers.renew
+
+    def __call__(self, job: RunningJob) -> bool:
+        if self.error is not None and job.job == BAD and job.seats.processes:
+            raise self.error
+        return self._renew(job)
+
+
+@pytest.fixture
+def breaks(monkeypatch: pytest.MonkeyPatch) -> Breaks:
+    found = Breaks()
+    monkeypatch.setattr("anabranch.coordinator.jobs.registry.offers.renew", found)
+    return found
+
+
+def made(store: Store, clock: Clock) -> Coordinator:
+    return Coordinator(store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
+
+
+@pytest.fixture
+def served(store: Store, clock: Clock, breaks: Breaks) -> Coordinator:
+    """A coordinator with two jobs, each with a process that runs its lanes."""
+    coordinator = made(store, clock)
+    for job, names in ((BAD, (FIRST, SECOND)), (WELL, OTHER)):
+        coordinator.start(plan(job, tuple(lane(name, job=job) for name in names), program=PROGRAM))
+        seat = Seat(coordinator, job)
+        seat.beat()
+        seat.report("running", *names, folder_epoch=seat.me.epoch)
+    return coordinator
+
+
+def told(coordinator: Coordinator) -> list[tuple[str, str]]:
+    return [(event.what, event.why) for event in coordinator.events(BAD) if event.kind == "other"]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"), [(StateError("no offset"), "no offset"), (KeyError("a lane"), "KeyError: 'a lane'")]
+)
+def test_a_job_that_cannot_be_advanced_leaves_the_others_alone(
+    served: Coordinator, clock: Clock, breaks: Breaks, error: Exception, why: str
+) -> None:
+    breaks.error = error
+    for _ in range(3):
+        served.tick()
+    clock.at += LEASE + GRACE
+    served.tick()
+    assert {fence.lane.id for fence in served.fences()} >= set(OTHER)
+    assert {demand.job for demand in served.demands(())} == {BAD, WELL}
+
+
+def test_why_it_cannot_be_advanced_is_shown_once_until_it_can(served: Coordinator, breaks: Breaks) -> None:
+    what = "the job can't be advanced"
+    for error, events in (
+        ("no offset", [(what, "no offset")]),
+        ("", [(what, "no offset")]),
+        ("no lane", [(what, "no offset"), (what, "no lane")]),
+    ):
+        breaks.error = StateError(error) if error else None
+        for _ in range(3):
+            served.tick()
+        assert told(served) == events
+        assert served.status(BAD).warnings == ((f"the job can't be advanced: {error}",) if error else ())
+        assert served.live(BAD).warnings == served.status(BAD).warnings
+        assert served.status(WELL).warnings == ()
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), NotLeadingError("another leads")])
+def test_what_concerns_all_jobs_is_raised(served: Coordinator, breaks: Breaks, error: AnabranchError) -> None:
+    breaks.error = error
+    with pytest.raises(type(error)):
+        served.tick()
+    assert told(served) == []
+
+
+def test_a_job_that_cannot_be_advanced_is_adopted(
+    served: Coordinator, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise StateError("no offset")
+
+    other = made(store, clock)
+    monkeypatch.setattr(other.registry, "advance", fails)
+    assert other.adopt(BAD)
+    assert other.status(BAD).served
+    assert other.status(BAD).warnings == ("the job can't be advanced: no offset",)
+
+
+def test_a_job_is_not_served_if_the_store_is_away_when_it_is_adopted(
+    served: Coordinator, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise StoreUnavailableError("no answer")
+
+    other = made(store, clock)
+    monkeypatch.setattr(other.registry, "advance", fails)
+    with pytest.raises(StoreUnavailableError):
+        other.adopt(BAD)
+    assert BAD not in other.registry.jobs
+
+
+def test_a_job_that_cannot_be_read_again_leaves_the_others_alone(
+    served: Coordinator, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(job: str, *_: Any) -> None:
+        if job == BAD:
+            raise StateError("not a job model")
+        return model(job, *_)
+
+    model = store.model
+    monkeypatch.setattr(store, "model", fails)
+    served.registry.unsure = True
+    served.tick()
+    assert not served.registry.unsure
+    assert list(served.registry.jobs) == [WELL]
+    monkeypatch.setattr(store, "model", model)
+    served.tick()
+    assert set(served.registry.jobs) == {BAD, WELL}
