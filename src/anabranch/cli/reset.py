@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +16,6 @@ from anabranch.coordinator.jobs import fencing
 from anabranch.coordinator.maintenance import deletion, resetting, stopped_job
 from anabranch.coordinator.maintenance.resetting import Losses
 from anabranch.errors import UsageError
-from anabranch.systems.systems import Systems
 
 
 def reset(
@@ -40,10 +38,8 @@ def reset(
                 raise UsageError("nothing was changed", f"to do it: anabranch reset {job} --yes")
             output.as_json(_plain(losses, its.storage.root, done=False))
             return
-        fence = partial(fencing.fence, settings=its.model_dump(mode="json", exclude_unset=True))
-        resetting.forget(
-            store, Systems(its, job), job, time.time(), fence, lambda: remove(its, f"{its.storage.root}/{job}")
-        )
+        folder = f"{its.storage.root}/{job}"
+        resetting.forget(store, its, job, time.time(), fencing.fence, lambda: remove(its, folder))
     if json:
         output.as_json(_plain(losses, its.storage.root, done=True))
     progress.say(f"job {job} is reset: it starts next as a new job")

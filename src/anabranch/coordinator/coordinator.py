@@ -15,7 +15,7 @@ from anabranch.coordinator.api.operation import Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.commands import assign, autoscale, expand
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import job_events, reader_positions, seats
+from anabranch.coordinator.jobs import fencing, job_events, reader_positions, seats
 from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
@@ -326,11 +326,8 @@ class Coordinator(Operations):
         """The lanes that must be fenced now. Report each fenced lane to :meth:`fenced`. Fencing a lane twice is
         harmless.
         """
-        with self.registry.locked_as_seen():
-            found = []
-            for running_job in self.registry.jobs.values():
-                found += [Fence(lane, running_job.settings.given) for lane in running_job.lanes if lane.unfenced]
-            return found
+        with self.registry.locked_as_seen() as jobs:
+            return [fence for running_job in jobs.values() for fence in fencing.due(self._store, running_job)]
 
     def fenced(self, lane: Lane) -> None:
         """Record that a lane was fenced under its epoch; other processes can now run it. Does nothing if the lane has

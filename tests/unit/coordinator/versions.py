@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
+
+import msgspec
 
 from anabranch import Job
 from anabranch.coordinator.coordinator import Coordinator
@@ -41,6 +44,20 @@ def start(made: Job, containers: int = 1, code: str = "a" * 64, warm: int = 0) -
     return StartRequest(
         graph=made.graph, model=found.model, lanes=lanes, fingerprint=dict(told.fingerprint), program=program
     )
+
+
+def with_settings(
+    start: StartRequest, settings: dict[str, Any], systems: Mapping[str, str] | None = None
+) -> StartRequest:
+    """The same version with other settings, and with the ``systems`` of outputs that aren't in the embedded log."""
+    assert start.program is not None
+    found = systems or {}
+    lanes = (
+        msgspec.structs.replace(lane, systems={name: its for name, its in found.items() if name in lane.outputs})
+        for lane in start.lanes
+    )
+    program = msgspec.structs.replace(start.program, settings=settings)
+    return msgspec.structs.replace(start, program=program, lanes=tuple(lanes))
 
 
 class Process:

@@ -7,18 +7,42 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch import config as configuration
+from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
-__all__ = ["Fence", "fence"]
+__all__ = ["Fence", "due", "fence", "settings_of"]
 
 
 @dataclass(frozen=True)
 class Fence:
-    """A lane that must be fenced under its epoch, to shut out its former process. ``settings`` are the job's."""
+    """A lane that must be fenced under its epoch, to shut out its former process. ``settings`` are the settings of the
+    lane's deployment: a later one may lack outputs and systems that the lane writes to.
+    """
 
     lane: Lane
     settings: Mapping[str, Any]
+
+
+def due(store: Store, running_job: RunningJob) -> list[Fence]:
+    """The lanes of a job that must be fenced now."""
+    present = running_job.settings.given
+    settings = {running_job.deployment: present}
+    found = []
+    for lane in running_job.lanes:
+        if lane.unfenced:
+            if lane.deployment not in settings:
+                settings[lane.deployment] = settings_of(store, running_job.job, lane.deployment, present)
+            found.append(Fence(lane, settings[lane.deployment]))
+    return found
+
+
+def settings_of(store: Store, job: str, deployment: int, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with which a former deployment's lanes were run; ``otherwise`` if they aren't stored."""
+    stored = store.deployment(job, deployment)
+    program = None if stored is None else stored.any_program
+    return otherwise if program is None or program.lacks else program.settings
 
 
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
@@ -27,6 +51,9 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. They are skipped, because the
     process that uses them stops within its lease. Tables of a user's class are also skipped, because the class isn't
     available here: the process that gets the lane fences them before it writes.
+
+    Args:
+        settings: those of the lane's deployment; see :class:`Fence`.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

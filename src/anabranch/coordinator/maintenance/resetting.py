@@ -14,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from anabranch.coordinator.jobs import job_events
+from anabranch import config as configuration
+from anabranch.config import Settings
+from anabranch.coordinator.jobs import fencing, job_events
 from anabranch.coordinator.store import Event, Store, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
@@ -28,6 +31,8 @@ from anabranch.planning.transition import reset as planned
 from anabranch.systems.systems import Systems
 
 __all__ = ["Losses", "forget", "losses"]
+
+Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 _WHO = "user"
 _WHY = "the user resets the job"
@@ -81,27 +86,30 @@ def losses(store: Store, job: str) -> Losses:
     )
 
 
-def forget(
-    store: Store, systems: Systems, job: str, at: float, fence: Callable[[Lane], None], remove: Callable[[], None]
-) -> None:
+def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing, remove: Callable[[], None]) -> None:
     """Reset a job that no process serves. The caller ensures that no process starts it meanwhile.
 
     Raises the errors of :func:`losses`, ``fence`` and ``remove``, of the store, and of systems that don't answer. After
     an error, the function can be called again.
 
     Args:
+        settings: those of the job's last deployment.
         at: the current time, in seconds since 1970.
-        fence: fences a lane under its epoch.
+        fence: fences a lane under its epoch, given the settings of the lane's deployment.
         remove: deletes the folders of the job's lanes.
     """
+    systems = Systems(settings, job)
     if not losses(store, job).is_reset:
         its, known = stored_jobs.deployment(store, job), store.lanes(job)
         open_ones = [lane for lane in known.values() if planned.may_write(lane)]
         if open_ones:
             what = f"{len(open_ones)} lanes are fenced"
             event = Event(kind="fence", job=job, at=at, who=_WHO, what=what, why=_WHY)
+            present = settings.model_dump(mode="json", exclude_unset=True)
             for lane in store.reseat(open_ones, event):
-                fence(_with_present_outputs(lane, systems))
+                is_last = lane.deployment == its.id
+                given = present if is_last else fencing.settings_of(store, job, lane.deployment, present)
+                fence(_with_present_outputs(lane, Systems(configuration.of_job(job, given), job)), given)
                 known[lane.id] = lane
         between = planned.between_stages(known.values(), _graphs(store, job, its.id))
         changed = planned.forgotten(known.values(), _ends(systems, between))

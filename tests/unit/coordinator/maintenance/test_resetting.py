@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from anabranch.model.lane import AfterDrain, Lane, LaneState
 from anabranch.planning import plan as planning
 from anabranch.protocol.deployment import DeployRequest, StartRequest
 from anabranch.systems.embedded import LaneWriter, Log
-from anabranch.systems.systems import Systems
+from tests.unit.coordinator import versions
+from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import Worker
 from tests.unit.planning.factory import around
@@ -80,9 +81,8 @@ def writer(log: Log, lane: Lane) -> LaneWriter:
 
 
 def reset(store: Store, settings: Settings, **instead: Callable[..., None]) -> None:
-    its = settings.model_dump(mode="json", exclude_unset=True)
-    given: dict[str, Any] = {"fence": lambda lane: fencing.fence(lane, its), "remove": lambda: None, **instead}
-    resetting.forget(store, Systems(settings, JOB), JOB, 5.0, **given)
+    given: dict[str, Any] = {"fence": fencing.fence, "remove": lambda: None, **instead}
+    resetting.forget(store, settings, JOB, 5.0, **given)
 
 
 def test_it_says_what_is_lost(store: Store, log: Log) -> None:
@@ -174,10 +174,10 @@ def test_after_a_crash_it_is_done_again(store: Store, log: Log, settings: Settin
     at_rest(store, log)
     fenced: list[str] = []
 
-    def fence(lane: Lane) -> None:
+    def fence(lane: Lane, its: Mapping[str, Any]) -> None:
         if len(fenced) == ["first fence", "second fence"].index(step):
             raise Crash
-        fencing.fence(lane, settings.model_dump(mode="json", exclude_unset=True))
+        fencing.fence(lane, its)
         fenced.append(lane.id)
 
     def remove() -> None:
@@ -196,7 +196,7 @@ def test_after_a_crash_it_is_done_again(store: Store, log: Log, settings: Settin
 def test_a_job_whose_reset_died_before_it_was_done_goes_on(store: Store, log: Log, settings: Settings) -> None:
     before = at_rest(store, log)
 
-    def crash(_: Lane) -> None:
+    def crash(*_: Any) -> None:
         raise Crash
 
     with pytest.raises(Crash):
@@ -217,6 +217,29 @@ def test_outputs_that_are_gone_are_no_hindrance(store: Store, settings: Settings
     worker.turns()
     reset(store, settings)
     assert store.deployment(JOB).state == "reset"  # type: ignore[union-attr]
+
+
+def test_lanes_of_a_former_version_are_fenced_with_the_settings_of_that_version(
+    store: Store, clock: Clock, settings: Settings, tmp_path: Path
+) -> None:
+    former = {
+        "job": {},
+        "systems": {"embedded": {"root": str(tmp_path / "streams")}},
+        "outputs": {"below": {"to": "parquet", "path": str(tmp_path / "table")}},
+    }
+    coordinator = versions.coordinator_on(store, clock)
+    coordinator.start(versions.with_settings(versions.start(versions.job(more=True)), former, {"below": "parquet"}))
+    versions.Process(coordinator, 1).work()
+    versions.deploy(coordinator, versions.job())
+    clock.at += 100
+    coordinator.tick()
+    for fence in coordinator.fences():
+        coordinator.fenced(fence.lane)
+    coordinator.stop(JOB)
+    assert coordinator.status(JOB).state == "stopped"
+    fenced = []
+    reset(store, settings, fence=lambda lane, its: fenced.append((lane.deployment, its)))
+    assert fenced == [(1, former), (1, former)]
 
 
 @pytest.mark.parametrize("verb", ["resume", "deploy"])
