@@ -17,6 +17,7 @@ from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.store import Event, stored_jobs
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
+from anabranch.planning.transition import rewind
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.views.lane_times import MarkKind
@@ -331,6 +332,8 @@ class Membership:
         for report in news:
             lane = its[report.lane]
             after = reports.applied(changed.get(lane.id, lane), report)
+            if after is not lane and after.state is LaneState.CLOSED and rewind.lacks_ends(after, running_job.lanes):
+                after = msgspec.structs.replace(after, state=LaneState.CLOSING)
             if after is not lane:
                 changed[lane.id] = after
             happened += self._lane_events(process, lane, after, report, running_job.attempt(lane.id))

@@ -209,9 +209,9 @@ def ending_lanes(
     running_job: RunningJob, lanes: Mapping[str, Lane], change: Change, void: Sequence[Lane] = ()
 ) -> tuple[Lane, ...]:
     """The lanes that a change closes, as they should be stored, except the ``void`` lanes, which are already closed."""
-    over = {lane.id for lane in void}
+    ending = [lanes[name] for name in change.closing if name not in {lane.id for lane in void}]
+    closed = {lane.id for lane in ending if running_job.is_over(lane.id) and not rewind.lacks_ends(lane, change.lanes)}
     return tuple(
-        msgspec.structs.replace(lanes[name], state=LaneState.CLOSED if running_job.is_over(name) else LaneState.CLOSING)
-        for name in change.closing
-        if name not in over
+        msgspec.structs.replace(lane, state=LaneState.CLOSED if lane.id in closed else LaneState.CLOSING)
+        for lane in ending
     )

@@ -17,7 +17,7 @@ from anabranch.planning.ownership import positions
 from anabranch.planning.transition import follow, opening
 from anabranch.planning.transition.change import Change
 
-__all__ = ["opened", "rewound", "sources", "undone"]
+__all__ = ["lacks_ends", "opened", "rewound", "sources", "undone"]
 
 
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
@@ -121,6 +121,20 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     if how.clear:
         return msgspec.structs.replace(found, starting=starting, first_batch=0, watermark=None)
     return msgspec.structs.replace(found, starting=starting)
+
+
+def lacks_ends(lane: Lane, lanes: Iterable[Lane]) -> bool:
+    """Whether a lane that has ended must run once more to be closed: one of ``lanes`` begins where the lane's
+    intermediate streams ended, and the lane hasn't reported where this is. (A lane reports it when it closes, but not
+    if its container ended, or lost the lane, before it knew that the lane closes.)
+    """
+    return not lane.wrote and any(
+        each.rewind is not None
+        and each.rewind.clear
+        and lane.id in each.rewind.after
+        and not lane.outputs.keys().isdisjoint(_streams(each))
+        for each in lanes
+    )
 
 
 def _lowered(position: Position, lane: Lane, how: Rewind, ends: Mapping[str, int]) -> Position:

@@ -22,6 +22,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.ownership import positions
 from anabranch.planning.transition import rewind
 from anabranch.protocol.commands import RewindRequest, ScaleRequest
+from anabranch.protocol.container import Heartbeat, WantedLane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.systems import Systems
@@ -54,6 +55,16 @@ def chained(
     worker.turns()
     writer, reader = (lane.id for lane in lanes)
     return coordinator, worker, writer, reader
+
+
+class Telling(Worker):
+    """A container whose lanes say where the stream between the stages ended if they were told to close."""
+
+    def do(self, one: WantedLane) -> None:
+        super().do(one)
+        wrote = {f"embedded/{MID}/{p}": 40 for p in range(PARTITIONS)} if MID in one.lane.outputs else {}
+        told = self.reports[one.lane.id]
+        self.reports[one.lane.id] = told.changed(wrote=wrote if one.closing else {})
 
 
 def counted_again(coordinator: Coordinator) -> str:
@@ -167,6 +178,47 @@ def test_a_rewind_holds_whoever_dies(coordinator: Coordinator, store: Store, clo
     worker.read = 2
     worker.turns()
     assert begun(after) == {"outputs-embedded": [0, 0], "counted": [0, 0]}
+
+
+@pytest.mark.parametrize(
+    "order", ["it leaves first", "it ends first", "the rewind is first", "another coordinator leads"]
+)
+def test_a_container_that_ends_and_knows_of_no_rewind_is_followed_by_one_that_does(
+    store: Store, clock: Clock, systems: Systems, order: str
+) -> None:
+    """Where the stream between the stages ended is known only once the next container has closed the writers."""
+    coordinator, worker, writer, _ = chained(store, clock, systems)
+    worker.read = 10
+    worker.turns()
+    ended = tuple(report.changed(phase=LanePhase.ENDED) for report in worker.reports.values())
+    seat = worker.seat
+
+    def beat(leaving: bool) -> None:
+        seat.number += 1
+        assert coordinator.heartbeat(
+            Heartbeat(
+                container=seat.me.container,
+                epoch=seat.me.epoch,
+                number=seat.number,
+                seen=seat.seen,
+                lanes=ended,
+                leaving=leaving,
+            )
+        ).alive
+
+    if order != "the rewind is first":
+        beat(leaving=order == "it leaves first")
+    coordinator.rewind(JOB, clear())
+    if order == "another one leads":
+        coordinator = Coordinator(store, clock=clock, lease=10, grace=2, systems=systems)
+        coordinator.adopt(JOB)
+    if order != "it leaves first":
+        beat(leaving=True)
+    assert (coordinator.status(JOB).state, store.lanes(JOB)[writer].state) == ("changing", "closing")
+    after = Telling(coordinator, pid=2)
+    after.turns(6)
+    assert coordinator.status(JOB).state == "running"
+    assert begun(coordinator) == {"outputs-embedded": [0] * PARTITIONS, "counted": [40] * PARTITIONS}
 
 
 def test_a_job_is_scaled_after_it_was_rewound(coordinator: Coordinator, store: Store) -> None:
