@@ -100,8 +100,6 @@ def test_seats_are_given_one_by_one(store: Store) -> None:
 
 
 def test_with_a_launcher_nothing_ends_before_the_next_ones_are_there(store: Store) -> None:
-    from anabranch.protocol.status import LaunchStatus
-
     coordinator, (old,) = running(store)
     coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
     deploy(coordinator, job(more=True))
@@ -116,6 +114,35 @@ def test_with_a_launcher_nothing_ends_before_the_next_ones_are_there(store: Stor
     new.work()
     (demand,) = coordinator.demands([])
     assert (demand.wanted, coordinator.status("j").state) == (1, "running")
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_nothing_ends_early_because_the_jobs_were_read_from_the_store_again(store: Store, launched: bool) -> None:
+    """Whether or not the launcher had reported before the connection to the store was lost."""
+    coordinator, (old,) = running(store)
+    coordinator.registry.has_launcher = not launched
+    if launched:
+        coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
+    deploy(coordinator, job(more=True))
+    coordinator.registry.unsure = True
+    assert not any(each.closing for each in old.beat().wanted)
+    Process(coordinator, 2)
+    assert all(each.closing for each in old.beat().wanted)
+
+
+@pytest.mark.parametrize("has_launcher", [True, False])
+def test_another_leader_with_a_launcher_ends_nothing_before_the_next_ones_are_there(
+    store: Store, has_launcher: bool
+) -> None:
+    coordinator, (old,) = running(store)
+    coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
+    deploy(coordinator, job(more=True))
+    old.coordinator = other = coordinator_on(store)
+    other.registry.has_launcher = has_launcher
+    other.adopt("j")
+    assert any(each.closing for each in old.beat().wanted) is not has_launcher
+    Process(other, 2)
+    assert all(each.closing for each in old.beat().wanted)
 
 
 def test_containers_that_would_only_stand_by_wait_until_lanes_have_written_after_a_change(store: Store) -> None:

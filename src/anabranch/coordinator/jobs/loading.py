@@ -24,6 +24,7 @@ class Surroundings(Protocol):
     now: Callable[[], float]
     grace: float | None
     first: Callable[[], int]
+    has_launcher: bool
 
 
 def loaded(
@@ -55,7 +56,13 @@ def loaded(
         terms=DeploymentTerms(RunSettings.of(given), stored.until_caught_up, stored.promises),
         known=lanes,
         error=stored.error,
-        seats=Seats(expels=surroundings.grace is not None, revision=revision, begun=begun),
+        seats=Seats(
+            expels=surroundings.grace is not None,
+            revision=revision,
+            begun=begun,
+            has_launcher=surroundings.has_launcher,
+            launching=None if former is None else former.seats.launching,
+        ),
         progress=Progress(changed_at, unchanged_since=since, changing_since=since, drain=stored.drain),
     )
     offers.renew(running_job)

@@ -171,7 +171,9 @@ class Seats:
         patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
         watched_until: the time until which processes are asked for the watermark of each SSP, because somebody is
             looking at partitions.
-        launching: the state that a launcher has last reported for the job; None if there is none.
+        has_launcher: whether this coordinator's launcher starts the job's containers.
+        launching: the state that a launcher has last reported for the job; None if it hasn't reported any yet, or if
+            there is no launcher.
     """
 
     expels: bool = False
@@ -185,7 +187,13 @@ class Seats:
     sure_from: float = 0.0
     patient: bool = False
     watched_until: float = 0.0
+    has_launcher: bool = False
     launching: LaunchStatus | None = None
+
+    @property
+    def launched(self) -> bool:
+        """Whether a launcher starts the job's containers."""
+        return self.has_launcher or self.launching is not None
 
     def of(self, seat: str) -> Process | None:
         """The process that holds a seat."""

@@ -59,6 +59,7 @@ class JobRegistry:
         leases: the lock for the data that every heartbeat changes, even one with nothing but figures. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
+        has_launcher: whether this coordinator's launcher starts the jobs' containers. Set before any job is served.
         owning: returns a context that keeps other processes from serving a job, inside ``with`` and, unless the body
             fails, also afterwards. Enter this context before the job is locked.
     """
@@ -88,6 +89,7 @@ class JobRegistry:
         self._lock = threading.Condition()
         self._graphs: dict[str, tuple[int, Graph]] = {}
         self.first = first
+        self.has_launcher = False
         self.owning: Callable[[str], AbstractContextManager[None]] = lambda job: nullcontext()
 
     @contextmanager

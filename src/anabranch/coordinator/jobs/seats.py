@@ -46,7 +46,7 @@ def relieved(job: RunningJob) -> bool:
     a seat for this deployment, and warm processes that stand by. Without a launcher, the lanes don't wait, because the
     successors' containers may be started only after the former ones have ended.
     """
-    if job.seats.launching is None or job.state is not DeploymentState.CHANGING:
+    if not job.seats.launched or job.state is not DeploymentState.CHANGING:
         return True
     there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
     warm = {execution for execution in job.seats.asked if job.seats.resting[execution].warm}
@@ -165,6 +165,6 @@ def until_seated(job: RunningJob, free: Collection[str]) -> float:
     """The expected seconds until containers are ready for the seats ``free``; 0.0 if enough processes stand by, or if
     no launcher starts containers.
     """
-    if job.seats.launching is None or len(free) <= len(job.seats.asked):
+    if not job.seats.launched or len(free) <= len(job.seats.asked):
         return 0.0
     return job.progress.shown.container

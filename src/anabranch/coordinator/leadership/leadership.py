@@ -60,6 +60,7 @@ class Leadership:
         self._url = url
         self._locks = JobLocks(store_url, url)
         coordinator.registry.owning = self._locks.taken
+        coordinator.registry.has_launcher = launcher is not None
         self._fence = fence
         self._launcher = launcher
         self._led = False

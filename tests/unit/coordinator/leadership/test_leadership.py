@@ -145,6 +145,7 @@ def test_it_launches_while_it_leads_and_knows_nothing_when_it_comes_to_lead(
     make: Callable[[str], One], clock: Clock
 ) -> None:
     first, second = make("a"), make("b")
+    assert first.served.registry.has_launcher
     assert first.turn()
     begun(first)
     first.launches.done.clear()
