@@ -9,9 +9,10 @@ import pytest
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
 from anabranch.model.lane import LaneState
+from anabranch.protocol.deployment import DeployRequest
 from anabranch.protocol.lane_report import LanePhase
 from tests.support.reports import lane_report
-from tests.unit.coordinator.versions import Process, deploy, job, lanes_of, relieved, running
+from tests.unit.coordinator.versions import Process, deploy, job, lanes_of, relieved, running, start
 
 
 def test_it_can_be_cancelled_until_a_new_lane_has_begun(store: Store) -> None:
@@ -68,6 +69,25 @@ def test_a_lane_that_cannot_start_takes_it_back(store: Store) -> None:
     status = coordinator.status("j")
     assert (status.state, status.deployment) == ("changing", 3)
     assert any("it can't start" in event.why for event in store.events("j", 100))
+    relieved(new, 3).work()
+    assert coordinator.status("j").state == "running"
+    assert {position.offset for position in lanes_of(store, 3)["counted"].starting} == {7}
+
+
+@pytest.mark.parametrize("fails", [{"1"}, {"0", "1"}])
+def test_a_lane_of_a_new_input_that_cannot_start_takes_it_back(store: Store, fails: set[str]) -> None:
+    coordinator, (old,) = running(store)
+    made = job()
+    made.read("more", key="k string", schema="n int").where("n > 0").write("else")
+    coordinator.deploy("j", DeployRequest(start=start(made, code="b" * 64, more=2)))
+    new = relieved(old, 2)
+    new.beat()
+    for lane in (each for each in store.lanes("j").values() if each.deployment == 2 and each.stage in fails):
+        assert bool(lane.predecessors) is (lane.stage == "0")
+        new.reports[lane.id] = lane_report(lane=lane.id, phase=LanePhase.FAILED, error="it can't start")
+    new.beat()
+    status = coordinator.status("j")
+    assert (status.state, status.deployment) == ("changing", 3)
     relieved(new, 3).work()
     assert coordinator.status("j").state == "running"
     assert {position.offset for position in lanes_of(store, 3)["counted"].starting} == {7}

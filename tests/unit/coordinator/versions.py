@@ -34,8 +34,8 @@ def job(state: str = "counted", more: bool = False, size: str = "count(*)") -> J
     return made
 
 
-def start(made: Job, containers: int = 1, code: str = "a" * 64, warm: int = 0) -> StartRequest:
-    found = planning.make(made.graph, around(containers=containers, **{"in": 2}))
+def start(made: Job, containers: int = 1, code: str = "a" * 64, warm: int = 0, **partitions: int) -> StartRequest:
+    found = planning.make(made.graph, around(containers=containers, **{"in": 2, **partitions}))
     told = version(made, containers=str(containers))
     program = Program(
         artifact=code, file="j.py", settings={"job": {"warm_containers": warm}}, schemas=dict(told.schemas)

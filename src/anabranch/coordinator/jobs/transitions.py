@@ -134,7 +134,8 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
             "undone",
             "wait until it is done; a rewind can only go back, never forward",
         )
-    _check_whole(running_job, lambda lane: lane.begun or not lane.predecessors)
+    new = running_job.deployment if running_job.follows else 0  # no lane continues from this deployment's lanes yet
+    _check_whole(running_job, lambda lane: lane.begun or not (lane.predecessors or lane.deployment == new))
 
 
 def _check_untouched(running_job: RunningJob) -> None:
