@@ -48,6 +48,32 @@ def breaking(store: Store, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         monkeypatch.setattr(store, name, away(getattr(store, name)))
 
 
+def test_a_version_that_was_stored_is_served_even_if_it_cannot_be_read_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator, (process,) = running(store)
+    stopped(coordinator, process)
+    assert coordinator.release(JOB)
+    stores, reads = store.replace_deployment, store.deployment
+
+    def stored(*given: Any) -> None:
+        stores(*given)
+        monkeypatch.setattr(store, "deployment", lost)
+
+    def lost(*given: Any) -> None:
+        monkeypatch.setattr(store, "deployment", reads)
+        raise StoreUnavailableError("connection lost", "")
+
+    monkeypatch.setattr(store, "replace_deployment", stored)
+    with pytest.raises(StoreUnavailableError):
+        deploy(coordinator, job(more=True), request="r")
+    coordinator.tick()
+    status = coordinator.status(JOB)
+    assert (status.deployment, status.state, status.served) == (2, "starting", True)
+    assert deploy(coordinator, job(more=True), request="r").deployment == 2
+    assert Process(coordinator, 1).seat == "0"
+
+
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_the_next_leader_finds_the_former_version_or_one_that_it_serves(
     store: Store, monkeypatch: pytest.MonkeyPatch, step: int

@@ -201,8 +201,12 @@ def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeploym
     )
     changed = [lane for name, lane in lanes.items() if name not in new and lane != before.get(name)]
     why = job_events.STARTED_AGAIN
-    registry.write(store.replace_deployment, start, state, found.stored.state, changed, events[0], events[1:], why)
-    stored = stored_jobs.deployment(store, job)
+
+    def replaced() -> DeploymentRecord:
+        store.replace_deployment(start, state, found.stored.state, changed, events[0], events[1:], why)
+        return stored_jobs.deployment(store, job)
+
+    stored = registry.write(replaced)  # also if only the read fails, a job is stored that must be served
     registry.jobs[job] = loading.loaded(registry, stored, model, state, lanes, planned.start.settings)
     registry.advance(registry.jobs[job])
     registry.announce()
