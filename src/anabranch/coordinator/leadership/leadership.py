@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
 from anabranch import logs
@@ -12,6 +11,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.launcher.launcher import Launcher
 from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.fencers import Fencers
 from anabranch.coordinator.leadership.job_locks import JobLocks
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
@@ -21,7 +21,6 @@ from anabranch.protocol.deployment import StartRequest
 __all__ = ["Leadership"]
 
 _EVERY = 0.25
-_FENCERS = 8
 
 log = logs.get_logger()
 
@@ -38,8 +37,7 @@ class Leadership:
         url: this coordinator's URL.
         fence: fences a lane, given the lane and its job's settings.
         launcher: starts the containers; None if something else does.
-        pool: the threads in which lanes are fenced; None for threads of this object.
-        fenced_again_after: how many seconds to wait after a failed attempt to fence a lane, before the next attempt.
+        fencers: the threads in which lanes are fenced; None for threads of this object.
     """
 
     def __init__(
@@ -51,8 +49,7 @@ class Leadership:
         url: str,
         fence: Fencing,
         launcher: Launcher | None = None,
-        pool: Executor | None = None,
-        fenced_again_after: float = 2.0,
+        fencers: Fencers | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._store = store
@@ -65,11 +62,9 @@ class Leadership:
         self._launcher = launcher
         self._led = False
         self._left: set[str] = set()
-        self._fencing: dict[tuple[str, int], Future[None]] = {}
         self._told: dict[tuple[str, int], str] = {}
         self._ended = threading.Event()
-        self._pool = pool or ThreadPoolExecutor(_FENCERS, "anabranch-fence")
-        self._fenced_again_after = fenced_again_after
+        self._fencers = fencers or Fencers()
         self._thread = threading.Thread(target=self._run, name="anabranch-leadership", daemon=True)
 
     def __enter__(self) -> Leadership:
@@ -79,7 +74,7 @@ class Leadership:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._fencers.keep(())
 
     @property
     def leads(self) -> bool:
@@ -143,8 +138,8 @@ class Leadership:
             self._coordinator.tick()
             fences = self._coordinator.fences()
             due = {(fence.lane.id, fence.lane.epoch) for fence in fences}
-            self._fencing = {key: future for key, future in self._fencing.items() if key in due}
-            self._told = {key: why for key, why in self._told.items() if key in due}
+            self._told = {key: why for key, why in list(self._told.items()) if key in due}  # threads add to it
+            self._fencers.keep(fences)
             for fence in fences:
                 self.hand_out(fence)
             self._locks.give_those(self._coordinator.release)  # anabranch run may now serve these jobs
@@ -172,23 +167,23 @@ class Leadership:
             self._left.discard(job)
 
     def hand_out(self, fence: Fence) -> None:
-        """Have a lane fenced, unless the lane is already being fenced."""
-        key = fence.lane.id, fence.lane.epoch
-        if key not in self._fencing or self._fencing[key].done():
-            self._fencing[key] = self._pool.submit(self._do, fence)
+        """Have a lane fenced; see :meth:`Fencers.hand_out`."""
+        self._fencers.hand_out(fence, self._do)
 
-    def _do(self, fence: Fence) -> None:
+    def _do(self, fence: Fence) -> bool:
+        """Fence a lane. Returns whether this succeeded."""
         lane = fence.lane
         try:
             self._fence(lane, fence.settings)
             self._coordinator.fenced(lane)
+            return True
         except Exception as error:  # fences() keeps returning the lane, so fencing is tried again
             log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
             key, why = (lane.id, lane.epoch), str(error)
             if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
                 self._told[key] = why
                 self._coordinator.fence_failed(lane, why)
-            self._ended.wait(self._fenced_again_after)
+            return False
 
     def step_down(self) -> None:
         """Stop serving jobs, and leave them to other coordinators."""

@@ -16,6 +16,7 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.launcher.launcher import Launcher, Staffed
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.leadership.election import Election
+from anabranch.coordinator.leadership.fencers import Fencers
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
@@ -29,6 +30,7 @@ from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wan
 from tests.unit.coordinator.programs import PROGRAM
 
 LEASE, GRACE = 10.0, 2.0
+AGAIN = 2.0
 HASH = "a" * 64
 ME = Registration(job="delays", execution="execution-1", host="here", pid=1)
 
@@ -68,8 +70,9 @@ class One:
         self.served = Coordinator(self.store, clock, LEASE, now=lambda: 7.0, grace=GRACE)
         self.election = Election(self.store, self.url, clock, LEASE, GRACE)
         self.launches = Launches()
+        fencers = Fencers(AGAIN, clock, lambda job: AtOnce())
         self.leadership = Leadership(
-            self.served, self.store, url, self.election, self.url, self._fence, self.launches, AtOnce(), 0.0
+            self.served, self.store, url, self.election, self.url, self._fence, self.launches, fencers
         )
 
     def _fence(self, lane: Lane, settings: Mapping[str, Any]) -> None:
@@ -291,6 +294,9 @@ def test_lanes_are_fenced_and_what_fails_is_tried_again(make: Callable[[str], On
     assert (f"lane {FIRST} can't be fenced yet", "no broker answers") in told
     assert one.served.register(msgspec.structs.replace(ME, pid=2)).seat is None
     one.broken = ""
+    one.turn()
+    assert one.fenced == [], "the last attempt was just now"
+    clock.at += AGAIN
     one.turn()
     epoch = seat.me.epoch + 1
     assert sorted(one.fenced) == [(SECOND, epoch), (FIRST, epoch)]
