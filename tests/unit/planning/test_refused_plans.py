@@ -25,7 +25,7 @@ REFUSED: list[tuple[Callable[[Job], Any], dict[str, int], type[Exception], str, 
         {"a": 2},
         GraphError,
         "agg 'agg-2' (test_refused_plans.py:{line}) comes after agg 'agg'",
-        "partition_by between them",
+        'partition_by(…, via="stream") between them',
     ),
     (
         lambda j: j.read("a", key="k int").agg(n="count(*)").merge(j.read("b", key="k int")).write("out"),

@@ -24,6 +24,7 @@ from anabranch.errors import (
     FencedError,
     NotFoundError,
     OutOfTimeError,
+    UnreachableError,
     UnsupportedFormatError,
     UsageError,
 )
@@ -161,7 +162,7 @@ def _answers(url: str) -> bool:
     try:
         with Client(url) as client:
             client.jobs()
-    except NotFoundError:
+    except UnreachableError:
         return False
     return True
 
@@ -169,7 +170,7 @@ def _answers(url: str) -> bool:
 def test_nobody_at_the_other_end(coordinator: Coordinator) -> None:
     server = listening.serve(coordinator)
     server.close()
-    with Client(server.url) as client, pytest.raises(NotFoundError, match=f"nothing runs at {server.url}"):
+    with Client(server.url) as client, pytest.raises(UnreachableError, match=f"nothing runs at {server.url}"):
         client.jobs()
 
 
