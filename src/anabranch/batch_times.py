@@ -12,7 +12,7 @@ _AFTER_OUTPUT = 0.2
 """The number of seconds assumed between the output of a batch and the start of the next one, if records are waiting."""
 _TOLD_BY_ITSELF = 1.0
 """How many seconds a batch must have run before its own figures are used to compute which part of its time is spent in
-functions. Until then, the figures of the last half minute are used instead.
+functions. Until then, the figures from the last half minute are used instead.
 """
 
 

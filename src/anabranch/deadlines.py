@@ -27,7 +27,7 @@ def wait_until(
     Args:
         within: the seconds until the deadline.
         late: returns the error to raise after the deadline.
-        every: the seconds between two calls of ``look``; the last pause before the deadline can be shorter.
+        every: the seconds between two calls to ``look``; the last pause before the deadline can be shorter.
     """
     deadline = clock() + within
     while True:

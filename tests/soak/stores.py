@@ -8,13 +8,16 @@ fourth one on HDFS lets that fail.
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from anabranch import crash_points
 from tests.acceptance.harness import JOB, Process, Workspace, flights
@@ -89,24 +92,27 @@ def killed(dice: random.Random, workspace: Workspace) -> str:
 
 
 def troubled(dice: random.Random, workspace: Workspace) -> str:
-    """What befalls an HDFS, in the middle of a batch: safe mode, a full quota, another start of the name node."""
+    """What befalls an HDFS, in the middle of a batch: safe mode, a full quota, no name node, or no data node. The job
+    waits for as long as it takes, and counts no attempt.
+    """
     assert isinstance(workspace, OnHdfs)
-    server, away = workspace.server, dice.uniform(1, 8)
-    hold, process = _held(dice, workspace, dice.choice(_STEPS))
+    server, away = workspace.server, dice.uniform(20, 60)
+    hold, process = _held(dice, workspace, dice.choice(_STEPS), job__attempts=1)
+    kind = dice.choice(("safe mode", "quota", "name node", "data node"))
+    trouble: Callable[[bool], None] = {
+        "safe mode": lambda on: server.safe_mode(on=on),
+        "quota": lambda on: server.limit("/lanes", 1 if on else None),
+        "name node": lambda on: server.name_node(on=not on),
+        "data node": lambda on: server.data_node(on=not on),
+    }[kind]
+    trouble(True)
     process.release()
-    kind = dice.choice(("safe mode", "quota", "restart"))
-    if kind == "safe mode":
-        server.safe_mode(on=True)
-        time.sleep(away)
-        server.safe_mode(on=False)
-    elif kind == "quota":
-        server.limit("/lanes", 1)
-        time.sleep(away)
-        server.limit("/lanes", None)
-    else:
-        server.restart()
+    time.sleep(away)
+    trouble(False)
     code = process.wait()
-    return f"{kind} for {away:.1f} s at {hold}, exit code {code}"
+    assert code == 0, process.stderr
+    waited = re.findall(r"seconds=(\d+) waited_for='?HDFS", process.stderr)
+    return f"{kind} for {away:.1f} s at {hold}, waited for it {', '.join(waited) or '0'} s"
 
 
 def raced(dice: random.Random, workspace: Workspace) -> str:
@@ -161,15 +167,15 @@ def _killed_at_any_moment(dice: random.Random, workspace: Workspace, most: float
     return f"after {later:.1f} s"
 
 
-def _held(dice: random.Random, workspace: Workspace, step: str) -> tuple[str, Process]:
+def _held(dice: random.Random, workspace: Workspace, step: str, **settings: Any) -> tuple[str, Process]:
     hold = f"{dice.choice((0, 1))}-:{step}:{dice.randint(0, 4)}"
-    process = _run(workspace, hold)
+    process = _run(workspace, hold, **settings)
     process.held()
     return hold, process
 
 
-def _run(workspace: Workspace, hold: str = "") -> Process:
-    return workspace.start("run", f"{workspace.job}.py", "--available-now", hold=hold)
+def _run(workspace: Workspace, hold: str = "", **settings: Any) -> Process:
+    return workspace.start("run", f"{workspace.job}.py", "--available-now", hold=hold, **settings)
 
 
 def killed_often(seed: int, workspace: Workspace, kills: int) -> str:

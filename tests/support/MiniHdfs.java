@@ -3,13 +3,13 @@ import java.io.File;
 import java.io.InputStreamReader;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.MiniDFSCluster;
 import org.apache.hadoop.hdfs.protocol.HdfsConstants;
 
 /**
  * An HDFS in one process: MiniHdfs FOLDER. Says where it is, then does what it reads, a line each, and says "done":
- * safe-mode on|off, restart, quota PATH BYTES, where BYTES is -1 for none. It ends with its input.
+ * safe-mode on|off, name stop|start, data stop|start, quota PATH BYTES, where BYTES is -1 for none. It ends with its
+ * input.
  */
 public class MiniHdfs {
   public static void main(String[] words) throws Exception {
@@ -22,19 +22,26 @@ public class MiniHdfs {
     conf.setInt("dfs.replication", 1);
     MiniDFSCluster hdfs = new MiniDFSCluster.Builder(conf).numDataNodes(1).build();
     hdfs.waitActive();
+    MiniDFSCluster.DataNodeProperties data = null;
     say(hdfs.getURI().toString());
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
     for (String line = lines.readLine(); line != null; line = lines.readLine()) {
       String[] order = line.split(" ");
-      DistributedFileSystem fs = hdfs.getFileSystem();
       if (order[0].equals("safe-mode")) {
-        fs.setSafeMode(order[1].equals("on") ? HdfsConstants.SafeModeAction.SAFEMODE_ENTER
+        hdfs.getFileSystem().setSafeMode(order[1].equals("on") ? HdfsConstants.SafeModeAction.SAFEMODE_ENTER
             : HdfsConstants.SafeModeAction.SAFEMODE_LEAVE);
-      } else if (order[0].equals("restart")) {
-        hdfs.restartNameNode(true);
+      } else if (line.equals("name stop")) {
+        hdfs.shutdownNameNode(0);
+      } else if (line.equals("name start")) {
+        hdfs.restartNameNode(0, true);
+      } else if (line.equals("data stop")) {
+        data = hdfs.stopDataNode(0);
+      } else if (line.equals("data start")) {
+        hdfs.restartDataNode(data, true);
+        hdfs.waitActive();
       } else if (order[0].equals("quota")) {
         long most = Long.parseLong(order[2]);
-        fs.setQuota(new Path(order[1]), HdfsConstants.QUOTA_DONT_SET, most < 0 ? HdfsConstants.QUOTA_RESET : most);
+        hdfs.getFileSystem().setQuota(new Path(order[1]), HdfsConstants.QUOTA_DONT_SET, most < 0 ? HdfsConstants.QUOTA_RESET : most);
       }
       say("done");
     }

@@ -30,9 +30,13 @@ class Server:
         """Let it be read only."""
         self._servers.do(f"safe-mode {'on' if on else 'off'}")
 
-    def restart(self) -> None:
-        """Restart the name node."""
-        self._servers.do("restart")
+    def name_node(self, *, on: bool) -> None:
+        """Stop the name node, or start it again on its port."""
+        self._servers.do(f"name {'start' if on else 'stop'}")
+
+    def data_node(self, *, on: bool) -> None:
+        """Stop the data node, or start it again."""
+        self._servers.do(f"data {'start' if on else 'stop'}")
 
     def limit(self, path: str, size: int | None) -> None:
         """Let a folder have at most so many bytes, counted in whole blocks as they are written."""

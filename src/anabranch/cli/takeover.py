@@ -63,7 +63,7 @@ class Takeover:
 
         Raises:
             ConflictError: the new version can't take over. The message says why, and what can be done.
-            UsageError: state that should be dropped doesn't exist.
+            UsageError: there is no such state to drop.
             AnabranchError: as for :func:`next_version.planned`.
         """
         job = self.file.graph.job

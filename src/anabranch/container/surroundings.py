@@ -103,6 +103,20 @@ _KINDS = (
         r"ApiCall(?:Attempt)?TimeoutException",
     ),
     _awaited(
+        "HDFS",
+        "see that the name node runs and isn't in safe mode, that data nodes run, and that the folder of [storage] "
+        "root is within its quotas: the lane continues without intervention",
+        r"SafeModeException",
+        r"\b(?:DS|NS)?QuotaExceededException|QuotaByStorageTypeExceededException",
+        r"ipc\.StandbyException",
+        r"could only be (?:written|replicated) to \d+ ",
+        r"hdfs\.BlockMissingException",
+        r"Call From .+ to .+ failed on (?:connection|socket timeout) exception",
+        r"No Route to Host from .+ to .+ failed on",
+        r"End of File Exception between local host is",
+        r"DestHost:destPort (?!.*(?:AccessControlException|SaslException|GSSException)).* Failed on local exception",
+    ),
+    _awaited(
         "the database",
         "see that the database runs and answers this machine: the lane continues without intervention",
         r"the database system is (?:starting up|shutting down|in recovery|not (?:yet )?accepting connections)",

@@ -253,7 +253,7 @@ def _grouper(name: str) -> Grouper:
 
 
 def check_reset(job: str, reset_state: bool, drained: bool) -> None:
-    """Raises ConflictError if the state should be dropped (``reset_state``), but the job wasn't drained."""
+    """Raises ConflictError if the caller asks to drop the state (``reset_state``), but the job wasn't drained."""
     if reset_state and not drained:
         raise ConflictError(
             f"job {job!r} was not drained: its state can't be reset", f"drain it first: anabranch drain {job}"

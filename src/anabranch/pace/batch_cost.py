@@ -1,4 +1,4 @@
-"""Estimates from the last batches how long a batch takes, depending on its number of records."""
+"""Estimates how long a batch of a given number of records takes, based on the last batches."""
 
 from __future__ import annotations
 

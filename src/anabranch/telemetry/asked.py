@@ -1,4 +1,4 @@
-"""Determines from OpenTelemetry's environment variables which exporters to use. Pure functions.
+"""Determines which exporters to use, based on OpenTelemetry's environment variables. Pure functions.
 
 See https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
 """

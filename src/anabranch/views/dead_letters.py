@@ -1,4 +1,4 @@
-"""The documents in which the dashboard and the command line get dead letters."""
+"""The documents that describe dead letters to the dashboard and the command line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The documents in which the dashboard and the command line get rows that were emitted before their windows were
-complete.
+"""The documents that describe rows that were emitted before their windows were complete, for the dashboard and the
+command line.
 """
 
 from __future__ import annotations

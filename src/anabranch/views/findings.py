@@ -1,4 +1,4 @@
-"""The document in which the dashboard and the command line get findings: problems that hold a job back."""
+"""The document that lists findings, which are problems that hold a job back, for the dashboard and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The document in which the dashboard gets the figures of a job over time."""
+"""The document that shows the dashboard how the figures of a job developed."""
 
 from __future__ import annotations
 

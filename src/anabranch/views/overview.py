@@ -28,7 +28,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lag: int | None = None
     """The lag in offsets."""
     lag_trend: float | None = None
-    """The change of the lag per second over the last minute."""
+    """How fast the lag changed over the last minute, per second."""
     rows: float | None = None
     """The records that the job reads per second."""
     arriving: float | None = None

@@ -43,6 +43,8 @@ PASSING = (
     KafkaError.CONCURRENT_TRANSACTIONS,
 )
 
+_REMOTE = "org.apache.hadoop.ipc.RemoteException(org.apache.hadoop.hdfs."
+
 
 @pytest.mark.parametrize("code", PASSING)
 def test_an_error_of_librdkafka_that_passes_is_waited_out(code: int) -> None:
@@ -81,6 +83,14 @@ def test_partitions_without_a_leader_are_waited_for() -> None:
         ("SdkClientException: Unable to execute HTTP request: Connect to lanes:443 failed", "the object store"),
         ("ApiCallTimeoutException: Client execution did not complete before the specified", "the object store"),
         ("S3Exception: Bad Gateway (Service: S3, Status Code: 502, Request ID: x)", "the object store"),
+        (f"{_REMOTE}namenode.SafeModeException): Cannot rename /d/a. Name node is in safe mode.", "HDFS"),
+        (f"{_REMOTE}DSQuotaExceededException): The DiskSpace quota of /d is exceeded: quota = 1 B", "HDFS"),
+        (f"{_REMOTE}NSQuotaExceededException): The NameSpace quota (directories and files)", "HDFS"),
+        ("RemoteException(java.io.IOException): File /d/b could only be written to 0 of the 1 minReplication", "HDFS"),
+        ("org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block: BP-17 file=/d/a", "HDFS"),
+        ("java.net.ConnectException: Call From vm/10.0.0.1 to head:8020 failed on connection exception: java", "HDFS"),
+        ('java.io.EOFException: End of File Exception between local host is: "vm/10.0.0.1"; destination', "HDFS"),
+        ("DestHost:destPort head:8020 , LocalHost:localPort vm/10.0.0.1:0. Failed on local exception: java", "HDFS"),
         ("FATAL:  the database system is starting up", "the database"),
         ("FATAL:  the database system is not yet accepting connections", "the database"),
         ('connection to server at "10.0.0.1", port 5432 failed: Connection refused', "the database"),
@@ -143,6 +153,8 @@ def test_so_is_a_postgresql_server_that_does_not_answer() -> None:
         'connection to server at "10.0.0.1", port 5432 failed: FATAL:  password authentication failed for user "me"',
         'connection to server at "10.0.0.1", port 5432 failed: FATAL:  database "none" does not exist',
         'connection to server on socket "/run/.s.PGSQL.5432" failed: FATAL:  no pg_hba.conf entry for host "[local]"',
+        "DestHost:destPort head:8020 , LocalHost:localPort vm:0. Failed on local exception: java.io.IOException: "
+        + "org.apache.hadoop.security.AccessControlException: Client cannot authenticate via:[TOKEN, KERBEROS]",
         "terminating connection due to idle-in-transaction timeout",  # of a batch that takes too long each time
     ],
 )

@@ -57,7 +57,7 @@ class LaneSupervisor:
     Args:
         wanted: the lane, and the first orders for it.
         make: makes a runner, without starting it.
-        retries: decides whether, and after which pause, the lane gets another attempt after a failure.
+        retries: decides whether the lane gets another attempt after a failure, and how long it waits first.
         replaceable: returns whether this process can be replaced now if the lane needs a new one.
         patience: how long the lane waits for its surroundings; by default, without limit.
     """

@@ -1,4 +1,4 @@
-"""Decides from a request's head, before the body is read, whether a coordinator answers it."""
+"""Decides whether a coordinator answers a request, based on the request's head, before the body is read."""
 
 from __future__ import annotations
 

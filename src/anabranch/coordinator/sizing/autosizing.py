@@ -1,4 +1,4 @@
-"""Decides from the load of a job's lanes which factor the job should have."""
+"""Decides which factor a job should have, based on the load of its lanes."""
 
 from __future__ import annotations
 

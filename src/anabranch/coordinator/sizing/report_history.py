@@ -27,7 +27,7 @@ class ReportHistory:
     Args:
         at: since when the report hasn't changed.
         moved: since when no record has been processed.
-        samples: the figures of the last half minute, oldest first.
+        samples: the figures from the last half minute, oldest first.
     """
 
     report: LaneReport

@@ -1,4 +1,4 @@
-"""Derives from a job's status what holds the job back, for the dashboard and ``anabranch why``."""
+"""Finds out what holds a job back, based on its status, for the dashboard and ``anabranch why``."""
 
 from __future__ import annotations
 

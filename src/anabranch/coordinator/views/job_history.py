@@ -97,7 +97,7 @@ class JobHistory:
         return {"job": self.job, "stage": self.stages, "lane": self.lanes}[by]
 
     def trend(self, at: float) -> float | None:
-        """The change of the job's lag over the last minute, in offsets per second; None if unknown."""
+        """How fast the job's lag changed over the last minute, in offsets per second; None if unknown."""
         slot = int(at // STEP)
         for rings in self.job.values():
             values = rings["lag"].get(slot - int(_TREND // STEP), slot + 1)

@@ -1,4 +1,4 @@
-"""Remembers which timers have been deleted by calls of other timers."""
+"""Remembers which timers have been deleted by calls to other timers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["DeletedTimers"]
 
 
 class DeletedTimers:
-    """The timers that calls of ``on_timer`` have deleted in a Spark task. (Spark collects due timers before it calls
+    """The timers that calls to ``on_timer`` have deleted in a Spark task. (Spark collects due timers before it calls
     them, so it may call timers that were deleted meanwhile.)
     """
 

@@ -159,8 +159,9 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the exit of this process. Each later call postpones the exit. (While a function runs code that doesn't
-    release Python's global lock, no Python thread can end the process, but the scheduled exit still happens.)
+    """Schedule the exit of this process, or postpone an exit that is already scheduled. A call soon after a call that
+    had an effect (``LOOK_EVERY / 2`` seconds) does nothing. (While a function runs code that doesn't release the global
+    interpreter lock, no Python thread can end the process, but the scheduled exit still happens.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

@@ -1,5 +1,5 @@
-"""Judges from the text of an SQL expression which columns the expression may use. In case of doubt, the expression
-counts as using the column.
+"""Determines which columns an SQL expression may use, based on its text. In case of doubt, the expression counts as
+using the column.
 """
 
 from __future__ import annotations

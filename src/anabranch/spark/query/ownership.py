@@ -81,8 +81,9 @@ def of_state(lane: Lane) -> Column | None:
     because then no rows come from the state of other tasks.
 
     A lane with predecessors can have the state of other tasks: if a lane's tasks were divided among several successors,
-    each successor has the state of all these tasks. (A lane that took over state after a drain can also have the state
-    of other tasks, but all timers of this state have fired.)
+    each successor has the state of all these tasks. (A lane that took over state after a drain has no
+    predecessors, but can also have the state of other tasks. No rows come from this state, because all its timers have
+    fired.)
 
     The condition is written so that Spark's optimizer can't move it in front of the stateful operator, where it would
     have a different meaning.
