@@ -20,31 +20,37 @@ class Upstream:
         cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
-        gone: the lanes whose reports no longer count, such as lanes that their successors have replaced.
+        gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each is mapped
+            to the lanes that have since reported without naming it. A lane is removed once all lanes in ``heard`` have
+            done so: no report names it any more, because a lane's last report precedes those of its successors in the
+            log, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """
 
     cursor: int = -1
     heard: Mapping[str, int | None] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    gone: Mapping[str, frozenset[str]] = field(default_factory=dict)
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
         """What the lane knows after reading these further control records, which must be in the order of the log.
         ``cursor`` is the place in the log up to which records have then been processed.
         """
-        heard, gone, resting = dict(self.heard), set(self.gone), set(self.resting)
+        heard, gone, resting = dict(self.heard), dict(self.gone), set(self.resting)
         for control in controls:
             for lane, before in {**control.beside, control.lane: control.predecessors}.items():
                 if lane not in gone:
                     heard.setdefault(lane, _lowest(heard[p] for p in before if p in heard))
             for predecessor in control.predecessors:
                 heard.pop(predecessor, None)
-                gone.add(predecessor)
+                gone.setdefault(predecessor, frozenset())
             if control.lane not in gone:
                 heard[control.lane] = _later(heard.get(control.lane), control.watermark)
                 (resting.add if control.idle else resting.discard)(control.lane)
-        return Upstream(cursor, heard, frozenset(gone), frozenset(resting - gone))
+                named = {*control.beside, *control.predecessors}
+                since = {lane: told if lane in named else told | {control.lane} for lane, told in gone.items()}
+                gone = {lane: told & heard.keys() for lane, told in since.items() if heard.keys() - told}
+        return Upstream(cursor, heard, gone, frozenset(resting & heard.keys()))
 
     @property
     def idle(self) -> bool:
@@ -87,6 +93,7 @@ class Progress:
                     "cursor": each.cursor,
                     "heard": dict(sorted(each.heard.items())),
                     "gone": sorted(each.gone),
+                    "since": {lane: sorted(since) for lane, since in sorted(each.gone.items()) if since},
                     "resting": sorted(each.resting),
                 }
                 for ssp, each in sorted(self.upstream.items())
@@ -98,7 +105,12 @@ class Progress:
 def from_builtins(value: Mapping[str, Any]) -> Progress:
     """The inverse of :meth:`Progress.to_builtins`."""
     upstream = {
-        ssp: Upstream(each["cursor"], each["heard"], frozenset(each["gone"]), frozenset(each.get("resting", ())))
+        ssp: Upstream(
+            each["cursor"],
+            each["heard"],
+            {lane: frozenset(each.get("since", {}).get(lane, ())) for lane in each["gone"]},
+            frozenset(each.get("resting", ())),
+        )
         for ssp, each in value["upstream"].items()
     }
     return Progress(value["watermark"], value["maxima"], upstream, frozenset(value.get("idle", ())))
@@ -177,7 +189,7 @@ def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Prog
     found = {}
     for ssp in ssps:
         told = left.upstream.get(ssp, Upstream())
-        found[ssp] = Upstream(told.cursor, {}, told.gone | told.heard.keys() | set(writers))
+        found[ssp] = Upstream(told.cursor, {}, dict.fromkeys((*told.gone, *told.heard, *writers), frozenset()))
     return Progress(upstream=found)
 
 

@@ -97,7 +97,7 @@ HEARD: list[tuple[str, list[Control], dict[str, int | None], int | None]] = [
 def test_what_an_ssp_has_told(told: list[Control], heard: dict[str, int | None], watermark: int | None) -> None:
     upstream = Upstream().after(told, cursor=9)
     assert (upstream.heard, upstream.watermark, upstream.cursor) == (heard, watermark, 9)
-    assert upstream.gone == {lane for each in told for lane in each.predecessors}
+    assert upstream.gone.keys() == {lane for each in told for lane in each.predecessors}
     one_by_one = Upstream()
     for each in told:
         one_by_one = one_by_one.after([each], cursor=9)
@@ -105,9 +105,24 @@ def test_what_an_ssp_has_told(told: list[Control], heard: dict[str, int | None],
 
 
 def test_hearing_more_changes_nothing_that_was_heard() -> None:
-    before = Upstream(4, {"l": 5}, frozenset({"k"}))
+    before = Upstream(4, {"l": 5}, {"k": frozenset()})
     before.after([Control("s", 9, ("l",), {"s": ("l",)})], 7)
-    assert before == Upstream(4, {"l": 5}, frozenset({"k"}))
+    assert before == Upstream(4, {"l": 5}, {"k": frozenset()})
+
+
+def test_a_lane_that_is_gone_is_forgotten_once_nobody_can_name_it() -> None:
+    """Otherwise, each change of a job would add to what each reader stores with each batch."""
+    s_m = {"s": ("l",), "m": ()}
+    replaced = Upstream().after([L, M, Control("s", 60, ("l",), s_m)], 1)
+    assert replaced.gone == {"l": frozenset()}, "its successor and its co-writer still name it"
+    t_m = {"t": ("s",), "m": ()}
+    again = replaced.after([Control("t", 70, ("s",), t_m), Control("m", 80, beside={"l": (), "m": ()})], 2)
+    assert again.gone == {"l": frozenset({"t"}), "s": frozenset({"m"})}, "m was made beside l, t in place of s"
+    assert again.after([Control("l", 90, beside={"l": (), "m": ()})], 3).heard == {"t": 70, "m": 80}
+    n = {"t": ("s",), "n": ("m",)}
+    last = again.after([Control("n", 90, ("m",), n), Control("u", 95, ("t",), {"u": ("t",), "n": ("m",)})], 3)
+    assert last.gone.keys() == {"m", "s", "t"} - {"s"}, "l and s are named by nobody"
+    assert last.heard == {"n": 90, "u": 95}
 
 
 def test_a_lane_hears_what_stands_before_the_records_it_has_still_to_read() -> None:

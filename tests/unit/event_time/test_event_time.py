@@ -91,7 +91,7 @@ UPSTREAMS = st.builds(
     Upstream,
     st.integers(-1, 10**6),
     st.dictionaries(st.sampled_from("lmns"), st.none() | TIMES),
-    st.frozensets(st.sampled_from("ghij")),
+    st.dictionaries(st.sampled_from("ghij"), st.frozensets(st.sampled_from("lmns"))),
 )
 PROGRESSES = st.builds(
     Progress,

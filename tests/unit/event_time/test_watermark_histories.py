@@ -119,3 +119,20 @@ def test_a_lane_that_is_replaced_with_others_and_has_not_spoken_holds_the_waterm
     site.act(Take(1, 0, (0,)))
     last = site.told[-1]
     assert (last.unread, last.watermark) == ([55], 50 - DELAY)
+
+
+def test_many_changes_of_the_lanes_leave_little_behind() -> None:
+    """What a reader stores with each batch of the lanes that it reads doesn't grow with the history of the job."""
+    rows = tuple((10 * number, 0, 0) for number in range(200))
+    site = Site(Shape((2, 1), 0, ((0, 1), (0,)), (rows, rows)))
+    gone = []
+    for number in range(30):
+        site.act(Recut(0, (0, number % 2)))
+        for lane in (0, 1):
+            site.act(Take(0, lane, (1,)))
+        for _ in range(2):
+            site.act(Take(1, 0, (3,)))
+        last = site.lanes[1][0].last
+        assert last is not None
+        gone.append(sum(len(each.gone) for each in last.progress.upstream.values()))
+    assert max(gone) == max(gone[:4]) <= 4

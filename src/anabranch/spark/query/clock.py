@@ -102,7 +102,7 @@ class Clock:
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with new control
         records. In each intermediate stream, the control records before the lane's positions are read. If the update
-        changes only the places up to which control records were read, :attr:`progress` itself is returned.
+        changes only how far control records were read, and which lanes are gone, :attr:`progress` itself is returned.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
@@ -122,7 +122,7 @@ class Clock:
         }
         still = frozenset(ssp for ssp, at in idle.items() if self.positions.get(ssp) == at and ssp in self.delays)
         told = progress.after(replace(self.progress, idle=still), self.delays, {}, upstream)
-        return self.progress if _without_cursors(told) == _without_cursors(self.progress) else told
+        return self.progress if _without_readings(told) == _without_readings(self.progress) else told
 
 
 def read(path: Path) -> Clock | None:
@@ -185,8 +185,8 @@ def _heard(before: Upstream, system: Callable[[str], System], ssp: str, position
     return before.after([control.from_builtins(each, f"stream {ssp}") for each in told], cursor)
 
 
-def _without_cursors(of: Progress) -> Progress:
-    return replace(of, upstream={ssp: replace(each, cursor=-1) for ssp, each in of.upstream.items()})
+def _without_readings(of: Progress) -> Progress:
+    return replace(of, upstream={ssp: replace(each, cursor=-1, gone={}) for ssp, each in of.upstream.items()})
 
 
 def is_of_clock(offset: object) -> bool:
