@@ -153,7 +153,7 @@ def test_so_is_a_postgresql_server_that_does_not_answer() -> None:
         'connection to server at "10.0.0.1", port 5432 failed: FATAL:  password authentication failed for user "me"',
         'connection to server at "10.0.0.1", port 5432 failed: FATAL:  database "none" does not exist',
         'connection to server on socket "/run/.s.PGSQL.5432" failed: FATAL:  no pg_hba.conf entry for host "[local]"',
-        "DestHost:destPort h:8020 , LocalHost:localPort vm:0. Failed on local exception: java.io: AccessControlException",
+        "DestHost:destPort h:8020 , LocalHost:localPort vm:0. Failed on local exception: AccessControlException",
         "terminating connection due to idle-in-transaction timeout",  # of a batch that takes too long each time
     ],
 )
