@@ -90,7 +90,8 @@ def _under_run(seed: int, workspace: Workspace, away: Away) -> str:
 def _under_coordinator(seed: int, workspace: Workspace, away: Away, store: str | None = None) -> str:
     """A coordinator and a container, with a store that is away."""
     served = Served(workspace, PORTION, seed, store, later=COUNT)
-    served.start(for_good=True, job__max_rows_per_batch=2 * PORTION)
+    workspace.settings["job__max_rows_per_batch"] = 2 * PORTION  # for the container, too
+    served.start(for_good=True)
     process = served.container()
     feed = _Feed(workspace, process, served.flights + served.later, PORTION)
     told = _fed(feed, away, coordinator__url=served.url)
