@@ -276,7 +276,8 @@ def records_for(seconds: float) -> int:
 
 def away_for_long(dice: random.Random, served: Served, seconds: float) -> str:
     """The coordinator is away for long, while records keep coming: what comes out keeps its rate."""
-    served.start(for_good=True, job__max_rows_per_batch=2 * PORTION)
+    served.workspace.settings["job__max_rows_per_batch"] = 2 * PORTION  # for the container, too
+    served.start(for_good=True)
     only = served.container()
     lags: list[float] = []
 
