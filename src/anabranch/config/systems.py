@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from anabranch.config.durations import Duration
+from anabranch.config.secrets import resolved
 from anabranch.config.section import Section
 
 __all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSettings", "SystemsSettings"]
@@ -170,9 +171,13 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process: the ``rack`` of the first section that sets one; None if none does."""
-        racks = (getattr(section, "rack", None) for section in self.sections.values())
-        return next((str(rack) for rack in racks if rack is not None), None)
+        """The rack of this process: the ``rack`` of the first section that sets one; None if none does. Raises
+        ConfigError if it contains a reference that can't be resolved here.
+        """
+        racks = {name: getattr(section, "rack", None) for name, section in self.sections.items()}
+        return next(
+            (resolved(f"systems.{name}.rack", str(rack)) for name, rack in racks.items() if rack is not None), None
+        )
 
     def with_rack(self, rack: str) -> SystemsSettings:
         """A copy in which every setting ``rack`` has this value."""

@@ -135,6 +135,14 @@ def test_a_process_is_in_one_rack_for_all_systems_that_know_of_racks() -> None:
     assert "rack" not in moved.others["other"].options
 
 
+def test_the_rack_is_known_once_its_reference_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings.model_validate({"systems": {"kafka": {"rack": "${env:ZONE}"}}}).systems
+    with pytest.raises(ConfigError, match=r"systems\.kafka\.rack.*ZONE"):
+        settings.rack  # noqa: B018
+    monkeypatch.setenv("ZONE", "eu-1a")
+    assert settings.rack == "eu-1a"
+
+
 def test_what_is_shipped_can_be_opened() -> None:
     for name in registry.SHIPPED:
         assert System in registry.class_of(name, Settings()).__mro__
