@@ -51,6 +51,8 @@ def create(
 ) -> None:
     """Create a stream."""
     system, wanted = _system(name, config), stream_retention.parsed(age, size)
+    if wanted is not None and not system.retains:
+        raise system.no_retention(name)
     system.create(name, partitions)
     if wanted is not None:
         system.retain(name, wanted)

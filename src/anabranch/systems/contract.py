@@ -131,6 +131,9 @@ class System(Protocol):
     """Whether the system is reached over a network. If so, a lane doesn't look up the ends of its output streams at
     every batch."""
 
+    retains: ClassVar[bool] = False
+    """Whether anabranch decides how long streams keep their records. If so, the system overrides :meth:`retain`."""
+
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
     """Cures for errors of the system's clients, in Python or Java: pairs of a regular expression for ``kind: message``
     and a cure."""
@@ -293,7 +296,11 @@ class System(Protocol):
         Raises:
             UsageError: the system doesn't let anabranch decide about retention.
         """
-        raise UsageError(
+        raise self.no_retention(stream)
+
+    def no_retention(self, stream: str) -> UsageError:
+        """The error for a system that isn't :attr:`retains`, if a retention was given for a stream."""
+        return UsageError(
             f"{stream} is in {self.name}, which decides itself how long it keeps records",
             "use its own tools, such as kafka-configs with retention.ms and retention.bytes",
         )

@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from anabranch.cli.main import app
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.systems.embedded import Log
+from tests.support.systems import LINES
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +81,12 @@ def test_what_is_no_retention(words: tuple[str, ...], text: str) -> None:
     found = stream("retain", "s", *words)
     assert isinstance(found.exception, UsageError)
     assert text in str(found.exception)
+
+
+def test_a_stream_of_a_system_with_its_own_retention_is_not_created_with_ours(tmp_path: Path) -> None:
+    section = f'[systems]\ndefault = "mine"\n[systems.mine]\nclass = "{LINES}"\nroot = "streams"\n'
+    (tmp_path / "anabranch.toml").write_text(section)
+    found = stream("create", "s", "--partitions", "1", "--retain-for", "7 days")
+    assert isinstance(found.exception, UsageError)
+    assert "s is in mine, which decides itself how long it keeps records" in str(found.exception)
+    assert stream("create", "s", "--partitions", "1").exit_code == 0, "it wasn't created before"

@@ -23,7 +23,7 @@ ENDS_WITHIN = 75.0
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
 """The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
-cores with a change, a start or a fail-over."""
+cores with a change or a failover."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that aren't failures: the container returned its seat, or was expelled."""
@@ -37,7 +37,8 @@ class Demand:
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         spare: how many of these processes only stand by.
-        busy: whether lanes are being started; if so, processes that only stand by should be started later.
+        busy: whether lanes of a job that has run before are being started. If so, processes that only stand by should
+            be started later.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: the time before which it isn't known which processes are alive.

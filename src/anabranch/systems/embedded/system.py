@@ -32,6 +32,7 @@ class EmbeddedSystem(System):
 
     name = "embedded"
     remote = False
+    retains = True
     stream_settings = ("on_data_loss",)
     spark = "anabranch.systems.embedded.spark"
 
