@@ -255,8 +255,8 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the state of lanes, and learn what should run. With wait=3, if there are no new orders, wait for some:
-        up to 3 seconds, but at most half a lease
+        """Report the state of lanes, and learn what should run. With wait=3, if nothing that should run has changed,
+        wait for a change: up to 3 seconds, but at most half a lease
         """
 
     @operation("POST", "/containers/{container}/fence", changes=True)
