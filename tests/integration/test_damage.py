@@ -110,6 +110,8 @@ def no_checksum(path: Path) -> None:
         ("commits/2", half, EXACT),
         ("state/0/0/3.changelog", empty, EXACT),
         ("state/0/1/3.changelog", gone, EXACT),
+        ("state/0/0/3.zip", empty, EXACT),
+        ("state/0/1/2.zip", empty, EXACT),
         ("state/0/0/1.changelog", empty, REFUSED),
         ("state/0/0/1.changelog", half, REFUSED),
         ("state/0/1/1.changelog", gone, REFUSED),
@@ -141,6 +143,20 @@ def test_a_damaged_file_is_made_good_or_told_of_at_once(stopped: Stopped, name: 
     assert str(stopped.folder) in report.error.replace("file:", "")
     assert "checkpoint" not in report.error  # Spark advises to delete it
     assert stopped.site.system.ends("out") == before
+
+
+def test_an_emptied_folder_is_no_new_one(stopped: Stopped) -> None:
+    shutil.rmtree(stopped.site.root / "log" / "out")
+    stopped.site.log.create("out", 1)  # so the outputs know nothing of the lane, as those that repeat records
+    for name in ("offsets", "commits", "state", "outputs.json"):
+        gone(stopped.folder / name)
+    (lane,) = stopped.run.lanes
+    stopped.run.lanes = [msgspec.structs.replace(lane, last_batch=2)]
+    (report,) = stopped.run.run().values()
+    assert report.phase == "failed"
+    assert report.error is not None
+    assert "/offsets has no batch after -1, but the store knows batch 0 of the lane: it contains" in report.error
+    assert stopped.site.system.ends("out") == {0: 0}
 
 
 def test_an_output_that_was_set_back_is_seen(stopped: Stopped) -> None:

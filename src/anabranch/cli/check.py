@@ -90,7 +90,7 @@ class _Check:
         Raises:
             ConflictError: a process is using one of the folders.
         """
-        from anabranch.container.checkpoint import review
+        from anabranch.container.checkpoint import damage, review
 
         findings = [*review.of_streams(self._systems, self._streams)]
         for files, its, resumed in self._looked():
@@ -98,9 +98,7 @@ class _Check:
             if any(each.mends for each in its):
                 folder = self._folder(files.lane)
                 folder.lock()
-                if resumed is not None:
-                    folder.resume(resumed)
-                folder.mend_metadata()
+                damage.repair(folder, files.lane, resumed)
         return findings
 
     def _looked(self) -> Iterable[tuple[LaneFiles, list[Finding], Resumption | None]]:

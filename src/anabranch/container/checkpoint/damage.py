@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch import logs
-from anabranch.container.checkpoint import soundness
+from anabranch.container.checkpoint import checksums, soundness
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.soundness import Checkpoint, Fault, Resumption
 from anabranch.errors import DamagedError
 from anabranch.model.lane import Lane
 
-__all__ = ["check", "checkpoint", "damaged", "mend"]
+__all__ = ["check", "checkpoint", "damaged", "mend", "repair"]
 
 log = logs.get_logger()
 
 
 def checkpoint(folder: Folder, lane: Lane, *, thorough: bool = False) -> Checkpoint:
     """The files that a lane's folder contains now."""
-    return folder.checkpoint(lane.state_partitions if lane.stateful else 0, thorough=thorough)
+    partitions = lane.state_partitions if lane.stateful else 0
+    return folder.checkpoint(partitions, thorough=thorough, least=soundness.least(lane))
 
 
 def check(folder: Folder, lane: Lane) -> None:
@@ -35,7 +36,8 @@ def check(folder: Folder, lane: Lane) -> None:
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """Repair a lane's folder if its last batches are incomplete, for example after a power cut. The lane then continues
     from the last batch from which it can do so without losing or repeating records; see :func:`soundness.resumption`.
-    If the query's id is unreadable, the query gets a new one. Call this only if no query is running in the folder.
+    Unusable snapshots of the state are removed if the state can be built from older files. If the query's id is
+    unreadable, the query gets a new one. Call this only if no query is running in the folder.
 
     Returns where the lane continues; None if no batch was incomplete.
 
@@ -47,22 +49,42 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """
     files = checkpoint(folder, lane)
     faults = soundness.faults(files)
-    if not faults:
-        folder.mend_metadata()
-        return None
-    resumed = soundness.resumption(files, lane.first_batch, published)
-    if resumed is None:
+    resumed = soundness.resumption(files, lane.first_batch, published) if faults else None
+    if resumed is not None:
+        log.warning(
+            "a lane's folder has incomplete batches, which count as not written",
+            lane=lane.id,
+            faults=[f"{folder.uri}/{fault.name} {fault.problem}" for fault in faults],
+            last=resumed.batch,
+            runs_again=resumed.pending,
+        )
+        folder.resume(resumed)
+        files = checkpoint(folder, lane)
+    elif faults:
         raise damaged(lane, folder.uri, faults)
-    log.warning(
-        "a lane's folder has incomplete batches, which count as not written",
-        lane=lane.id,
-        faults=[f"{folder.uri}/{fault.name} {fault.problem}" for fault in faults],
-        last=resumed.batch,
-        runs_again=resumed.pending,
-    )
-    folder.resume(resumed)
+    _remove_snapshots(folder, lane, files)
     folder.mend_metadata()
     return resumed
+
+
+def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
+    """Repair a lane's folder as a check has found to be possible; see :func:`review.of_lane`."""
+    if resumed is not None:
+        folder.resume(resumed)
+    _remove_snapshots(folder, lane, checkpoint(folder, lane, thorough=True))
+    folder.mend_metadata()
+
+
+def _remove_snapshots(folder: Folder, lane: Lane, files: Checkpoint) -> None:
+    """Remove unusable snapshots of the state, so Spark builds the state from older files."""
+    for name, fault in files.useless_snapshots():
+        log.warning(
+            "a snapshot of a lane's state is unusable, so the state is built from older files",
+            lane=lane.id,
+            fault=f"{folder.uri}/{fault.name} {fault.problem}",
+        )
+        folder.tree.remove(checksums.name_of(name))
+        folder.tree.remove(name, durable=True)
 
 
 def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:

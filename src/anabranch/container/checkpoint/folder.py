@@ -250,10 +250,10 @@ class Folder:
         for name in (*leftovers.OF_BATCHES, "sources"):
             self.tree.fs.delete(self.tree.at(name), True)
 
-    def checkpoint(self, partitions: int, *, thorough: bool = False) -> Checkpoint:
+    def checkpoint(self, partitions: int, *, thorough: bool = False, least: int = -1) -> Checkpoint:
         """The folder's files, for checking whether the lane can continue from them. For the arguments, see
         :class:`Checkpoint`."""
-        return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough)
+        return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough, least)
 
     def resume(self, at: Resumption) -> None:
         """Forget all batches after ``at.batch`` and, if that batch must run again, its commit. Call this only if no

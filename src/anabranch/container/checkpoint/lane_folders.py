@@ -96,9 +96,7 @@ class LaneFolders:
         parted = not lane.folder_epoch and _has_former_state(
             lane
         )  # a copy from a closed lane, which has no pending batch
-        if parted:
-            damage.check(folder, lane)
-        elif not ahead:
+        if not ahead:
             damage.mend(folder, lane, published)
         if not ahead and not (parted and folder.planned() >= 0):
             folder.clear_leftovers(anew=lane.first_batch == 0 and lane.last_batch < 0 and published < 0)

@@ -81,9 +81,9 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
         return LaneFiles(lane, str(folder), None)
     sizes = {os.path.relpath(each, folder): os.stat(each).st_size for each in own_files.below(folder)}
     partitions = lane.state_partitions if lane.stateful else 0
-    return LaneFiles(
-        lane, str(folder), Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, thorough=True)
-    )
+    least = soundness.least(lane)
+    files = Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, thorough=True, least=least)
+    return LaneFiles(lane, str(folder), files)
 
 
 def of_lane(
@@ -116,6 +116,10 @@ def of_lane(
         lost = "" if resumed is not None else "its positions" + (" and its state" if lane.stateful else "")
         findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, lost, _mends(resumed)))
     if not faults:
+        mends = "removes the snapshot: the state is built from older files"
+        for _, fault in found.files.useless_snapshots():
+            problem = f"{fault.problem}: it contains {fault.role}"
+            findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, "", mends))
         findings += _outputs(found, systems)
         findings += _inputs(found, systems)
         last = found.files.planned

@@ -6,14 +6,15 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from anabranch.container.checkpoint import checksums, offset_log
 from anabranch.errors import DamagedError
+from anabranch.model.lane import Lane
 
-__all__ = ["Checkpoint", "Fault", "Resumption", "faults", "resumption"]
+__all__ = ["Checkpoint", "Fault", "Resumption", "faults", "least", "resumption"]
 
 _VERSIONED = re.compile(
     r"state/(?P<operator>\d+)/(?P<partition>\d+)/(?:(?P<store>[^/_][^/]*)/)?"
@@ -59,12 +60,15 @@ class Checkpoint:
         read: returns the content of a file, given its path in the folder.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
+        least: a batch that the lane has certainly planned, or taken over with its folder; -1 if there is none. See
+            :func:`least`.
     """
 
     sizes: Mapping[str, int]
     read: Callable[[str], bytes]
     partitions: int = 0
     thorough: bool = False
+    least: int = -1
 
     @cached_property
     def planned(self) -> int:
@@ -75,6 +79,11 @@ class Checkpoint:
     def committed(self) -> int:
         """The last batch that was committed, -1 if none."""
         return max(self._numbers("commits"), default=-1)
+
+    @property
+    def version(self) -> int:
+        """The number of batches in the state with which the lane continues."""
+        return self.planned if self.planned > self.committed else self.committed + 1
 
     def _numbers(self, folder: str) -> Iterator[int]:
         for name in self.sizes:
@@ -109,6 +118,18 @@ class Checkpoint:
         schemas = (name for name in self.sizes if _SCHEMA.fullmatch(name))
         return next((fault for name in schemas if (fault := self._bytes(name, "what the state's rows are"))), None)
 
+    def useless_snapshots(self) -> list[tuple[str, Fault]]:
+        """The snapshots that Spark would read although they are unusable, each with its problem. Call this only if the
+        state can be reconstructed from older files: once these snapshots are removed, Spark does so."""
+        found = []
+        for files in self._stores.values() if self.partitions else ():
+            for number in range(self.version, -1, -1):
+                faults = self._snapshots(files.get(number, ()))
+                found += [(name, fault) for name, fault in faults.items() if fault is not None]
+                if faults and not any(faults.values()):
+                    break
+        return found
+
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:
         stores: dict[tuple[str, str, str], dict[int, list[str]]] = {}
@@ -120,23 +141,34 @@ class Checkpoint:
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
         """The problem with one part of the state after the first ``version`` batches: why this part can't be
-        reconstructed from the last snapshot (if there is one) and the changes since then. None if it can."""
+        reconstructed from the last usable snapshot (if there is one) and the changes since then. None if it can."""
         files = self._stores[place]
+        unusable: Fault | None = None
         for number in range(version, -1, -1):
             names = files.get(number, [])
-            snapshots = [name for name in names if name.rpartition(".")[2] in _SNAPSHOTS]
-            if snapshots:
-                return next(filter(None, map(self._snapshot, snapshots)), None)
-            if number == 0:
+            snapshots = self._snapshots(names)
+            unusable = unusable or next(filter(None, snapshots.values()), None)
+            if number == 0 or (snapshots and not any(snapshots.values())):
                 return None
-            if not names:
+            changes = [name for name in names if name not in snapshots]
+            if not changes:
                 operator, partition, store = place
                 folder = "/".join(filter(None, ("state", operator, partition, store)))
-                return Fault(f"{folder}/{number}.changelog", _role(number), "is missing")
-            fault = next((fault for name in names if (fault := self._bytes(name, _role(number)))), None)
+                return unusable or Fault(f"{folder}/{number}.changelog", _role(number), "is missing")
+            fault = next((fault for name in changes if (fault := self._bytes(name, _role(number)))), None)
             if fault is not None:
-                return fault
+                return unusable or fault
         return None
+
+    def _snapshots(self, names: Iterable[str]) -> dict[str, Fault | None]:
+        """The snapshots among these files, each with its problem, if it has one."""
+        snapshots = [name for name in names if name.rpartition(".")[2] in _SNAPSHOTS]
+        self._known_snapshots.update({name: self._snapshot(name) for name in {*snapshots} - {*self._known_snapshots}})
+        return {name: self._known_snapshots[name] for name in snapshots}
+
+    @cached_property
+    def _known_snapshots(self) -> dict[str, Fault | None]:
+        return {}
 
     def _snapshot(self, name: str) -> Fault | None:
         role = f"all of the state after batch {int(name.rpartition('/')[2].split('.')[0].split('_')[0]) - 1}"
@@ -187,17 +219,27 @@ class Checkpoint:
         return self.thorough or self.sizes[name] <= _MOST_READ
 
 
+def least(lane: Lane) -> int:
+    """The batch that the store guarantees to be in a lane's folder; -1 if there is none.
+
+    If the lane took over a folder, this is the last batch before its own. If it has ended with a batch of its own, it
+    is only batch 0: later batches may have been discarded since, because of damaged files.
+    """
+    return max(lane.first_batch - 1, min(lane.last_batch, 0))
+
+
 def faults(checkpoint: Checkpoint) -> list[Fault]:
     """The files that a restart from this folder needs but can't use. Of several such files with state, only one is
     returned."""
     planned, committed = checkpoint.planned, checkpoint.committed
-    if planned < 0 and committed < 0:
-        return []
     last = max(planned, committed)
-    if planned > committed:
-        needed = [checkpoint.offsets(planned), *_before(checkpoint, planned), checkpoint.state(planned)]
-    else:
-        needed = [checkpoint.offsets(last), checkpoint.commit(last), checkpoint.state(last + 1)]
+    if last < checkpoint.least:
+        problem = f"has no batch after {last}, but the store knows batch {checkpoint.least} of the lane"
+        return [Fault("offsets", "where the lane's batches begin and end", problem)]
+    if last < 0:
+        return []
+    batch = _before(checkpoint, planned) if planned > committed else [checkpoint.commit(last)]
+    needed = [checkpoint.offsets(last), *batch, checkpoint.state(checkpoint.version)]
     return [fault for fault in needed if fault is not None]
 
 
@@ -215,7 +257,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     itself can be run again, because the outputs know which part of it they contain.)
 
     If neither condition is met, the lane can still start from its beginning, provided that it has planned only batch 0,
-    and that nothing is published.
+    that it has never ended with a batch, and that nothing is published.
 
     Args:
         first: the lane's first batch. The batch before it belonged to another lane: the lane can continue after it, but
@@ -232,7 +274,8 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
             return Resumption(batch, pending=False)
         if batch >= first and not any(_before(checkpoint, batch)) and checkpoint.state(batch) is None:
             return Resumption(batch, pending=True)
-    return Resumption(-1, pending=False) if first == 0 and last == 0 and published < 0 else None
+    begins_anew = first == 0 and last == 0 and checkpoint.least < 0 and published < 0
+    return Resumption(-1, pending=False) if begins_anew else None
 
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:

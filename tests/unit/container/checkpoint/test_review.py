@@ -37,6 +37,35 @@ def test_a_folder_that_was_set_back_is_an_older_copy() -> None:
     assert said(there, published=3) == expected
 
 
+def test_an_emptied_folder_of_a_lane_that_has_run_is_no_new_one(tmp_path: Path) -> None:
+    its = lane(FIRST, folder_epoch=1, stateful=True, first_batch=41)
+    (tmp_path / its.job / its.id / "1").mkdir(parents=True)
+    found = review.local_files(f"file://{tmp_path}", its)
+    assert found is not None
+    ((problem,), resumed) = review.of_lane(found, Systems(Settings(), "delays"), lambda _: -1)
+    assert resumed is None
+    assert problem.problem.startswith("has no batch after -1, but the store knows batch 40 of the lane: it contains")
+    assert problem.lost == "its positions and its state"
+
+
+def test_a_snapshot_that_the_state_can_do_without_is_told() -> None:
+    files = {
+        "offsets/0": b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"stream":"a","positions":{"0":1}}',
+        "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
+        "metadata": b'{"id":"x"}',
+        "state/0/0/1.changelog": b"changes",
+        "state/0/0/1.zip": b"",
+    }
+    there = Checkpoint({name: len(content) for name, content in files.items()}, files.__getitem__, partitions=1)
+    found = LaneFiles(lane(FIRST, stateful=True), FOLDER, there)
+    ((problem,), resumed) = review.of_lane(found, Systems(Settings(), "delays"), lambda _: 0)
+    assert resumed is None
+    assert problem.path == f"{FOLDER}/state/0/0/1.zip"
+    assert problem.problem == "is empty: it contains all of the state after batch 0"
+    assert problem.mends == "removes the snapshot: the state is built from older files"
+    assert not problem.lost
+
+
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

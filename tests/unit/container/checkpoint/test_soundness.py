@@ -8,12 +8,14 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.container.checkpoint import checksums, soundness
 from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
 from tests.support.paths import OLD_JOBS
+from tests.unit.coordinator.helpers import lane
 
 LAST = 5
 """The last batch of the stateful lane; its state is that of version 6."""
@@ -35,10 +37,10 @@ def folder(stopped: Path, tmp_path: Path) -> Path:
     return shutil.copytree(stopped, tmp_path / "lane")
 
 
-def checkpoint(folder: Path, partitions: int = 1) -> Checkpoint:
+def checkpoint(folder: Path, partitions: int = 1, least: int = -1) -> Checkpoint:
     files = [path for path in folder.rglob("*") if path.is_file()]
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
-    return Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions)
+    return Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, least=least)
 
 
 def empty(path: Path) -> None:
@@ -159,20 +161,81 @@ def test_a_lane_whose_only_batch_is_damaged_begins_anew_if_nothing_was_published
     assert soundness.resumption(checkpoint(folder), 0, 0) is None
 
 
+@pytest.mark.parametrize(
+    ("fields", "known"),
+    [
+        ({}, -1),
+        ({"last_batch": 7}, 0),  # batches from 1 on may have been discarded since, because they were damaged
+        ({"first_batch": 6}, 5),
+        ({"first_batch": 6, "last_batch": 5}, 5),
+    ],
+)
+def test_a_folder_without_the_batches_that_the_store_knows_is_a_fault(
+    folder: Path, fields: dict[str, Any], known: int
+) -> None:
+    least = soundness.least(lane("0-a", stateful=True, **fields))
+    assert least == known
+    assert soundness.faults(checkpoint(folder, least=least)) == []
+    for name in ("offsets", "commits"):
+        shutil.rmtree(folder / name)
+    found = soundness.faults(checkpoint(folder, least=least))
+    problem = f"has no batch after -1, but the store knows batch {known} of the lane"
+    assert [(fault.name, fault.problem) for fault in found] == ([("offsets", problem)] if known >= 0 else [])
+    first = fields.get("first_batch", 0)
+    assert soundness.resumption(checkpoint(folder, least=least), first, -1) is None
+
+
+def test_an_older_copy_than_what_a_lane_took_over_is_a_fault(folder: Path) -> None:
+    (fault,) = soundness.faults(checkpoint(folder, least=6))
+    assert fault.problem == "has no batch after 5, but the store knows batch 6 of the lane"
+    assert soundness.resumption(checkpoint(folder, least=6), 7, -1) is None
+
+
+def test_a_lane_that_has_ended_with_a_batch_never_begins_anew(folder: Path) -> None:
+    for name in ("offsets", "commits", "state"):
+        shutil.rmtree(folder / name)
+    (folder / "offsets").mkdir()
+    empty(folder / "offsets" / "0")
+    assert soundness.resumption(checkpoint(folder, least=0), 0, -1) is None
+
+
 def test_a_snapshot_without_one_of_its_tables_is_a_fault(folder: Path) -> None:
     store = folder / "state" / "0" / "0"
     described = {"sstFiles": [{"localFileName": "8.sst", "dfsSstFileName": "8-a.sst", "sizeBytes": 3}], "numKeys": 5}
     with zipfile.ZipFile(store / "4.zip", "w") as archive:
         archive.writestr("metadata", f"v1\n{json.dumps(described)}")
+    changes = (store / "1.changelog").read_bytes()
+    (store / "1.changelog").unlink()  # the snapshot has it
     assert soundness.faults(checkpoint(folder))[0].name == "state/0/0/SSTs/8-a.sst"
     (store / "SSTs").mkdir()
     (store / "SSTs" / "8-a.sst").write_bytes(b"12")
     assert "2 bytes instead of 3" in soundness.faults(checkpoint(folder))[0].problem
-    (store / "SSTs" / "8-a.sst").write_bytes(b"123")
-    (store / "1.changelog").unlink()  # the snapshot has it
+    (store / "1.changelog").write_bytes(changes)
     assert soundness.faults(checkpoint(folder)) == []
+    assert [name for name, _ in checkpoint(folder).useless_snapshots()] == ["state/0/0/4.zip"]
+    (store / "1.changelog").unlink()
+    (store / "SSTs" / "8-a.sst").write_bytes(b"123")
+    assert soundness.faults(checkpoint(folder)) == []
+    assert checkpoint(folder).useless_snapshots() == []
     half(store / "4.zip")
     assert soundness.faults(checkpoint(folder))[0].name == "state/0/0/4.zip"
+
+
+def test_a_snapshot_that_was_never_written_whole_is_passed_over(folder: Path) -> None:
+    """Spark's maintenance writes snapshots, and nothing syncs them before the next batch."""
+    for name in ("state/0/0/3.zip", "state/0/0/6.zip"):
+        empty(folder / name)
+    assert soundness.faults(checkpoint(folder)) == []
+    useless = checkpoint(folder).useless_snapshots()
+    assert [(name, fault.problem) for name, fault in useless] == [
+        ("state/0/0/6.zip", "is empty"),
+        ("state/0/0/3.zip", "is empty"),
+    ]
+    empty(folder / "state/0/0/6.changelog")
+    assert soundness.faults(checkpoint(folder))[0].name == "state/0/0/6.zip"
+    assert soundness.resumption(checkpoint(folder), 0, 5) == Resumption(5, pending=True)
+    gone(folder / "state/0/0/2.changelog")
+    assert soundness.resumption(checkpoint(folder), 0, 3) is None
 
 
 def test_checksums_are_hadoops(folder: Path) -> None:

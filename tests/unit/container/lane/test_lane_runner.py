@@ -33,6 +33,7 @@ from tests.unit.coordinator.helpers import lane
 class Folder:
     """One with nothing pending."""
 
+    uri = "s3a://bucket/lanes/delays/0-a/3"
     pending = False
 
     def __init__(self) -> None:
