@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.query.query import LaneQuery
 
-__all__ = ["POLL", "Attempt", "Build", "Offsets", "one_at_a_time"]
+__all__ = ["POLL", "Attempt", "Build", "Offsets"]
 
 POLL = 0.1
 """The seconds between two checks of a query."""
@@ -31,9 +30,6 @@ Offsets = dict[SSP, int]
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
 """Makes a query, from the lane's folder, the file with its event time, its start offsets, and a function that counts
 dropped records."""
-
-one_at_a_time = threading.Lock()
-"""The lock under which Spark analyzes or starts a query, because all lanes share one session."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.container.lane import breaking_off, quiet
-from anabranch.container.lane.attempt import Attempt, one_at_a_time
+from anabranch.container.lane.attempt import Attempt
 from anabranch.container.lane.breaking_off import BreakOff
 from anabranch.container.lane.monitor import Monitor
 from anabranch.container.lane.queries import Queries
@@ -77,8 +77,7 @@ class Boundary:
         if failed is not None:
             raise failed
         if attempt.folder.pending and not life.leaves_at_once():
-            with one_at_a_time:
-                last = query.start(once=True, taken=True)
+            last = query.start(once=True, taken=True)
             last.awaitTermination()
 
     def finish(self, *, seen: bool = False) -> None:
@@ -98,9 +97,8 @@ class Boundary:
             query.outputs.time.begin(last, pending=False)
             return
         self._queries.mend_time(query)
-        with one_at_a_time:
-            attempt.reporter.update(begun=True)
-            started = attempt.started = query.start(once=True, last=last, pending=True)
+        attempt.reporter.update(begun=True)
+        started = attempt.started = query.start(once=True, last=last, pending=True)
         breaking_off.runs(folder, query.writing)
         while not started.awaitTermination(1):
             self._upkeep.look(started)

@@ -9,7 +9,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.checkpoint.planned_batches import planned_batches
 from anabranch.container.inputs import Inputs
-from anabranch.container.lane.attempt import Offsets, one_at_a_time
+from anabranch.container.lane.attempt import Offsets
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
@@ -65,8 +65,7 @@ class QueryBuilder:
     def foreseen(self, lane: Lane) -> PreanalyzedQuery | None:
         """The query of a lane that will start soon, analyzed by Spark; None if that isn't possible."""
         query = self.query(lane, self.lane_folders.at(lane, lane.epoch), str(self.lane_folders.clock(lane)))
-        with one_at_a_time:
-            return preanalysis.foreseen(query)
+        return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
         """Start the query of a lane that will start soon. Returns None if the query can't be prestarted, because
@@ -82,8 +81,7 @@ class QueryBuilder:
         known = None if foreseen is None else foreseen.known(query)
         if foreseen is None or known is None:
             return None
-        with one_at_a_time:
-            ahead = PrestartedQuery(foreseen, known, folder, starting)
+        ahead = PrestartedQuery(foreseen, known, folder, starting)
         try:
             Inputs(self.lane_folders.systems, lane, starting).take(folder)
         except Exception:

@@ -13,7 +13,7 @@ from anabranch import logs
 from anabranch.container import query_starts
 from anabranch.container.checkpoint import edits
 from anabranch.container.lane import breaking_off
-from anabranch.container.lane.attempt import POLL, Attempt, one_at_a_time
+from anabranch.container.lane.attempt import POLL, Attempt
 from anabranch.container.lane.batch_shrinker import BatchShrinker
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.monitor import Monitor
@@ -62,8 +62,7 @@ class Queries:
         def analyze() -> None:
             with suppress(Exception):
                 query = self._attempt.build_query()
-                with one_at_a_time:
-                    query.analyze()
+                query.analyze()
                 self._analyzed = query
 
         self._analysis = threading.Thread(target=analyze, name=f"analyzes {self._attempt.lane.id}", daemon=True)
@@ -106,10 +105,11 @@ class Queries:
         batch = folder.batch(last) if last >= 0 else None
         self._monitor.carry_idle(last, query.job.settings.job.idle_seconds)
         taken = last < attempt.lane.first_batch and attempt.started is None and self._outputs_taken()
+        attempt.reporter.update(begun=True)
+        if not taken and not query.plan.real_time:
+            query.take(batch)  # before other lanes have to wait for this one
         with query_starts.shared.place() as until_started:
-            with one_at_a_time:
-                attempt.reporter.update(begun=True)
-                started = query.start(last=batch, pending=pending, taken=taken)
+            started = query.start(last=batch, pending=pending, taken=True)
             until_started(started)
         return self._runs(query, started)
 
@@ -118,10 +118,8 @@ class Queries:
         attempt = self._attempt
         last = attempt.folder.batch(attempt.folder.planned())
         taken = attempt.started is not None
-        with one_at_a_time:
-            attempt.reporter.update(begun=True, halted="")
-            started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
-            attempt.started = started
+        attempt.reporter.update(begun=True, halted="")
+        started = attempt.started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
         while not started.awaitTermination(1):
             if not last.drains:  # emitting much state can take a long time without visible progress
                 self._upkeep.look(started)
@@ -131,9 +129,8 @@ class Queries:
         """Run a lane's first batch without reading any records, because other batches can be planned only after a first
         one. If the query has planned another batch before it ends, run this batch, too."""
         attempt, query = self._attempt, self._attempt.current
-        with one_at_a_time:
-            attempt.reporter.update(begun=True, halted="")
-            started = attempt.started = replace(query, nothing=True).start()
+        attempt.reporter.update(begun=True, halted="")
+        started = attempt.started = replace(query, nothing=True).start()
         while attempt.folder.committed() < 0 and started.isActive:
             attempt.life.pause(POLL)
         stop_at_batch.end(attempt.lane_folders.spark, started, query.writing.is_set)
@@ -149,13 +146,15 @@ class Queries:
         return self._attempt.use(query)
 
     def _go_on_prestarted(self) -> StreamingQuery:
-        prestarted, self.prestarted = self.prestarted, None
+        prestarted = self.prestarted
         assert prestarted is not None
         query = self._made()
         self._monitor.carry_idle(-1, query.job.settings.job.idle_seconds)
         self._attempt.reporter.update(begun=True)
         log.debug("a lane continues with a query that was started ahead", lane=self._attempt.lane.id)
-        return self._runs(query, prestarted.go_on(query))
+        started = prestarted.go_on(query)
+        self.prestarted = None  # only now: if an error came before, the query must be abandoned
+        return self._runs(query, started)
 
     def _runs(self, query: LaneQuery, started: StreamingQuery) -> StreamingQuery:
         attempt = self._attempt

@@ -28,7 +28,7 @@ from anabranch.spark.functions import wrap as user_functions
 from anabranch.spark.internals import batch_clock, debug_lines, local_properties
 from anabranch.spark.operators import evaluation, late_rows
 from anabranch.spark.operators.labels import label
-from anabranch.spark.query import clock, sink, streaming_checks, under_way
+from anabranch.spark.query import clock, one_at_a_time, sink, streaming_checks, under_way
 from anabranch.spark.query.batch_target import LaneBatchTarget
 from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.frames import LaneFrames
@@ -45,11 +45,9 @@ from anabranch.spark.query.workers import LaneWorkers
 from anabranch.spark.values import meta_column
 from anabranch.systems.output import Written
 
-_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _BATCH_MS = 300_000
 """The length of a batch in real-time mode if ``[job] interval`` is 0. At the end of each batch, records wait for 0.3 to
-1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency.
-"""
+1 s. This happens only once in five minutes, which doesn't affect the 99th percentile of latency."""
 _TICK_MS = 1000
 """By how many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
 
@@ -141,33 +139,34 @@ class LaneQuery:
         """Start the query. With ``once``, the query runs a single batch (the pending batch, if there is one), and ends.
 
         ``last`` is the last planned batch, if any, and ``pending`` says whether it still has to be committed. ``taken``
-        says whether the lane's outputs already belong to this process. Errors in the plan are raised here.
+        says whether :meth:`take` isn't needed any more. Errors in the plan are raised here.
         """
-        self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
-        self.job.spark.conf.set(_STATE_FORMAT, "2" if self.plan.real_time else "1")
         if self.plan.real_time and not once:
-            return self._start_real_time(clock.reached(last, None))
+            with one_at_a_time.turn(self.plan):
+                return self._start_real_time(clock.reached(last, None))
         if not taken:
-            self.outputs.take(new=last is None or last.number < self.lane.first_batch)
+            self.take(last)
         self.outputs.time.begin(last, pending)
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
+
+    def take(self, last: Batch | None) -> None:
+        """Take over the lane's outputs, which can take long. ``last`` is as for :meth:`start`."""
+        self.outputs.take(new=last is None or last.number < self.lane.first_batch)
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a :attr:`foreseeable` query before its lane starts. For each batch, the query calls ``each`` with the
         arguments for :meth:`publish`. ``each`` must wait until the lane may publish, and then call :meth:`publish`.
         """
-        self.job.spark.conf.set("spark.sql.shuffle.partitions", str(self.lane.state_partitions))
-        self.job.spark.conf.set(_STATE_FORMAT, "1")
         return self._start(False, each)
 
     def _start(self, once: bool, each: Callable[[DataFrame, int], None], since: int = 0) -> StreamingQuery:
         """Start the query, which calls ``each`` for each batch. For ``since``, see :func:`batch_clock.starting`."""
         self.pacer.begin()
-        writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
-        writer = writer.option("checkpointLocation", self.folder)
-        writer = writer.outputMode("append" if streaming_checks.is_closing(self.plan.group) else "update")
         every = f"{self._interval} milliseconds"
-        with batch_clock.starting(self.job.spark, self.lane.id, since):
+        with one_at_a_time.turn(self.plan), batch_clock.starting(self.job.spark, self.lane.id, since):
+            writer = self._body.frame.writeStream.foreachBatch(each).queryName(self.lane.id)
+            writer = writer.option("checkpointLocation", self.folder)
+            writer = writer.outputMode("append" if streaming_checks.is_closing(self.plan.group) else "update")
             return (writer.trigger(once=True) if once else writer.trigger(processingTime=every)).start()
 
     def planned_write(self, batch: DataFrame, number: int) -> DataFrame | None:
@@ -231,9 +230,8 @@ class LaneQuery:
         numbers = {s.number: stages.stream_of(self.job.graph, s.node) for s in self.outputs.sinks.values()}
         plain = next(iter(self.outputs.plain(numbers).values()))
         length = round(real_time_seconds(self.job.settings) * 1000)
-        stream = (
-            plain.stream(rows).queryName(self.lane.id).option("checkpointLocation", self.folder).outputMode("update")
-        )
+        stream = plain.stream(rows).queryName(self.lane.id).outputMode("update")
+        stream = stream.option("checkpointLocation", self.folder)
         with batch_clock.starting(self.job.spark, self.lane.id, since):
             started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
         return started
@@ -242,7 +240,9 @@ class LaneQuery:
         """Have Spark analyze the query now, so that :meth:`start` takes less time. Errors in the plan are raised here.
         Does nothing in real-time mode."""
         if not self.plan.real_time:
-            _ = self._body
+            _ = self.pacer  # other lanes must not wait until this has read its first size from the storage root
+            with one_at_a_time.turn(self.plan):
+                _ = self._body
 
     @property
     def foreseeable(self) -> bool:
