@@ -288,14 +288,15 @@ class Container:
         for step in (self.standbys.end, self._prestarter.end, *(keeper.leave for keeper in keepers)):
             _guarded(step)
         end = time.monotonic() + ENDS_WITHIN
-        ended = [_guarded(partial(_joined, keeper, end)) for keeper in keepers]
+        parts: tuple[LaneSupervisor | Prestarter, ...] = (*keepers, self._prestarter)
+        ended = [_guarded(partial(_joined, part, end)) for part in parts]
         if all(ended):
             _guarded(claims.end)
         _guarded(self._clocks.cleanup)
 
 
-def _joined(keeper: LaneSupervisor, end: float) -> bool:
-    return keeper.join(max(0.0, end - time.monotonic()))
+def _joined(part: LaneSupervisor | Prestarter, end: float) -> bool:
+    return part.join(max(0.0, end - time.monotonic()))
 
 
 def _guarded(step: Callable[[], T]) -> T | None:

@@ -7,6 +7,7 @@ successor can already be planned.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -135,10 +136,11 @@ class Prestarter:
         self._coming: tuple[Lane, ...] = ()
         self._ends: dict[str, Mapping[SSP, int]] = {}
         self._prestarts: dict[_Key, _Prestart] = {}
+        self._abandoned: dict[_Key, threading.Thread] = {}
 
     def announce(self, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
         """Replace the list of lanes that will start soon. The prestarted query of a lane that isn't in the new list is
-        abandoned, unless the lane is now ``wanted``.
+        abandoned, unless the lane is now ``wanted``. Doesn't wait until this query has ended.
         """
         with self._lock:
             self._coming = tuple(coming)
@@ -147,9 +149,8 @@ class Prestarter:
             needed = {*((lane.id, lane.epoch) for lane in self._coming)}
             mine = {*wanted}
             gone = [key for key in self._prestarts if key not in needed and key[0] not in mine]
-            abandoned = [self._prestarts.pop(key) for key in gone]
-        for each in abandoned:
-            each.abandon()
+            self._abandoned = {key: thread for key, thread in self._abandoned.items() if thread.is_alive()}
+            self._abandoned |= {key: self._prestarts.pop(key).abandoned() for key in gone}
 
     def is_awaited(self, lane: str) -> bool:
         """Whether the query of a successor of this lane can be prestarted."""
@@ -164,15 +165,19 @@ class Prestarter:
             for each in self._coming:
                 starting = begins(each, self._ends) if lane in each.predecessors else None
                 key = (each.id, each.epoch)
-                if starting is not None and key not in self._prestarts:
+                if starting is not None and key not in self._prestarts and key not in self._abandoned:
                     self._prestarts[key] = _Prestart(self._begin, each, starting)
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
         """Hand out the prestarted query of a lane under its current epoch. Returns None if there is none, if it
-        couldn't be started, or if it was handed out before."""
+        couldn't be started, or if it was handed out before. If it is being abandoned, waits for its end, because it uses
+        the lane's folder."""
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
+            abandoned = self._abandoned.get((lane.id, lane.epoch))
+        if abandoned is not None:
+            abandoned.join()
         return None if beginning is None else beginning.result()
 
     def take_fitting(self, lane: Lane, wanted: Callable[[], tuple[LaneQuery, Offsets]]) -> PrestartedQuery | None:
@@ -201,8 +206,17 @@ class Prestarter:
         return None
 
     def end(self) -> None:
-        """Abandon all prestarted queries."""
+        """Abandon all prestarted queries, without waiting for their end."""
         self.announce((), ())
+
+    def join(self, timeout: float) -> bool:
+        """Wait for the end of all abandoned queries, for ``timeout`` seconds. Returns whether they have ended."""
+        end = time.monotonic() + timeout
+        with self._lock:
+            abandoned = tuple(self._abandoned.values())
+        for each in abandoned:
+            each.join(max(0.0, end - time.monotonic()))
+        return not any(each.is_alive() for each in abandoned)
 
 
 class _Prestart(threading.Thread):
@@ -223,9 +237,15 @@ class _Prestart(threading.Thread):
         self.join()
         return self._result
 
-    def abandon(self) -> None:
-        """Abandon the query once it is started. Errors are only logged: no lane needs the query, and a lane that gets
-        its folder clears that first."""
+    def abandoned(self) -> threading.Thread:
+        """A new thread that abandons the query once it is started, which can take as long as the query's storage and
+        brokers need to answer."""
+        thread = threading.Thread(target=self._abandon, name=f"abandons {self._lane.id}", daemon=True)
+        thread.start()
+        return thread
+
+    def _abandon(self) -> None:
+        """Errors are only logged: no lane needs the query, and a lane that gets its folder clears that first."""
         begun = self.result()
         try:
             if begun is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -106,6 +107,7 @@ def test_what_was_begun_is_given_once_and_under_its_epoch() -> None:
     assert begun.starting == ENDS
     assert container.prestarter.take(its) is None
     container.prestarter.end()
+    assert container.prestarter.join(10)
     assert not begun.abandoned
 
 
@@ -149,10 +151,37 @@ def test_what_comes_no_more_is_abandoned_and_what_is_wanted_is_kept() -> None:
     container.prestarter.announce(its, ["0-a"])
     container.prestarter.end_at("0-a", ENDS)
     container.prestarter.announce([], ["0-b"])
+    assert container.prestarter.join(10)
     assert {query.lane.id: query.abandoned for query in container.queries} == {"0-b": False, "0-c": True}
     assert container.prestarter.take(its[1]) is None
     container.prestarter.end()
+    assert container.prestarter.join(10)
     assert all(query.abandoned for query in container.queries)
+
+
+def test_a_query_that_is_still_being_begun_holds_up_nobody_but_its_own_lane() -> None:
+    answers = threading.Event()
+    abandoned: list[bool] = []
+
+    def begin(its: Lane, starting: dict[SSP, int]) -> Any:
+        assert answers.wait(10)
+        query = Query(its, starting)
+        query.abandon = lambda: abandoned.append(True)  # type: ignore[method-assign]
+        return query
+
+    prestarter = Prestarter(begin, lambda _: True)
+    its = coming("0-a")
+    prestarter.announce([its], ["0-a"])
+    prestarter.end_at("0-a", ENDS)
+    threading.Timer(1.0, answers.set).start()
+    prestarter.announce([], ["0-a"])
+    assert not answers.is_set()
+    assert not prestarter.join(0)
+    prestarter.announce([its], ["0-a"])
+    prestarter.end_at("0-a", ENDS)
+    assert prestarter.take(its) is None  # only once nothing uses the lane's folder any more
+    assert abandoned == [True]
+    assert prestarter.join(0)
 
 
 def test_ends_that_were_told_before_another_change_do_not_count() -> None:
@@ -181,6 +210,7 @@ def test_queries_that_cannot_be_cleaned_up_do_not_keep_others_from_being_abandon
     for query in container.queries:
         query.trouble = "Input/output error"
     container.prestarter.end()
+    assert container.prestarter.join(10)
     assert [query.abandoned for query in container.queries] == [True, True]
 
 
