@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from anabranch import crash_points, logs, own_files
 from anabranch.container.checkpoint import edits, filesystem
 from anabranch.container.checkpoint.edits import NewStream
+from anabranch.container.checkpoint.filesystem import File
 from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, STARTING, STREAMS, Folder
 from anabranch.errors import ConflictError
 from anabranch.spark.internals import checkpoint_layout
@@ -115,10 +116,11 @@ def _copied(
         copy.remove()
     _unused.add(copy.uri)
     begun, names = time.monotonic(), [*names]
-    warm = any(_becomes(standby, copy) for standby in standbys)
+    moved = next((files for standby in standbys if (files := _becomes(standby, copy)) is not None), None)
+    warm = moved is not None
     copy.make()
     try:
-        copied = _fill(folder, copy, names, warm=warm)
+        copied = _fill(folder, copy, names, moved)
         seconds = round(time.monotonic() - begun, 2)
         log.info("a folder was copied", folder=folder.uri, to=target, files=copied, seconds=seconds, warm=warm)
         relocate(copy)
@@ -133,28 +135,31 @@ def _copied(
         raise
 
 
-def _becomes(folder: Folder, copy: Folder) -> bool:
-    """Move a standby to the place of the copy. Returns False if that is impossible."""
+def _becomes(folder: Folder, copy: Folder) -> dict[str, File] | None:
+    """Move a standby to the place of the copy. Returns the standby's files as they were before, or None if it can't be
+    moved."""
     try:
-        return folder.tree.move(copy.tree)
+        files = folder.tree.files("")
+        return files if folder.tree.move(copy.tree) else None
     except Exception as error:
         log.warning("a standby can't be used", folder=folder.uri, error=str(error))
         copy.remove()
-        return False
+        return None
 
 
-def _fill(folder: Folder, copy: Folder, names: Sequence[str], *, warm: bool) -> int:
+def _fill(folder: Folder, copy: Folder, names: Sequence[str], moved: Mapping[str, File] | None) -> int:
+    """Copy what the copy lacks. ``moved`` are the files of the standby that has become the copy; None if none has."""
     try:
-        if warm:
+        if moved is not None:
             crash_points.reach(crash_points.ADOPTED, folder.tree.path.getParent().getName(), folder.committed())
-        return filesystem.update(folder.tree, copy.tree, names, lives=False)
+        return filesystem.update(folder.tree, copy.tree, names, lives=False, known=moved)
     except Exception as error:
-        if not warm:
+        if moved is None:
             raise
         log.warning("a standby can't be used, and the whole folder is copied", folder=folder.uri, error=str(error))
         copy.remove()
         copy.make()
-        return _fill(folder, copy, names, warm=False)
+        return _fill(folder, copy, names, None)
 
 
 def _schemas(folder: Folder) -> list[str]:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,8 @@ class File:
 
     def is_copy_of(self, other: File) -> bool:
         """Whether this file is a current copy of ``other``, a file of the same name in the same storage: equally large,
-        and written later. (Files of a checkpoint are written once, or replaced as a whole.)
+        and written later. (Files of a checkpoint are written once, or replaced as a whole.) In an object store, a
+        rename counts as writing.
         """
         return self.size == other.size and self.changed > other.changed
 
@@ -289,7 +290,9 @@ class Tree:
         return {f"{begin}{each.name}" if each.name else name: File(each.size, each.changed) for each in listed}
 
 
-def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> int:
+def update(
+    source: Tree, target: Tree, names: Iterable[str], *, lives: bool, known: Mapping[str, File] | None = None
+) -> int:
     """Make the target's files equal to the source's, except for temporary files. Returns how many files were copied.
     On a local disk, the changes are durable when this returns.
 
@@ -300,6 +303,8 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
     Args:
         names: the files and folders to update, in this order.
         lives: whether other processes may use the trees meanwhile; see :meth:`Tree.copy`.
+        known: the target's files before the target was moved to its place, if it was moved. In an object store, this
+            has made all its files younger, so their present times tell nothing.
 
     Raises:
         OSError: the target has a folder where a file should be.
@@ -310,7 +315,8 @@ def update(source: Tree, target: Tree, names: Iterable[str], *, lives: bool) -> 
         for name in names:
             theirs, ours = source.files(name), target.files(name)
             theirs = {each: file for each, file in theirs.items() if not leftovers.is_temporary(each)}
-            due = [each for each, file in theirs.items() if each not in ours or not ours[each].is_copy_of(file)]
+            dated = ours if known is None else {each: known[each] for each in ours.keys() & known.keys()}
+            due = [each for each, file in theirs.items() if each not in dated or not dated[each].is_copy_of(file)]
             folders = {folder for each in ours for folder in _folders(each)}
             if not folders.isdisjoint(due):  # Hadoop would copy into such a folder
                 raise OSError(f"a folder is where a file should be: {sorted(folders.intersection(due))[0]}")

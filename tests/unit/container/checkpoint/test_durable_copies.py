@@ -26,7 +26,8 @@ class OnDisk(Tree):
 
     def __init__(self, root: Path) -> None:
         self.local = root
-        self.path = SimpleNamespace(toString=lambda: str(root))
+        folder = SimpleNamespace(getName=lambda: root.parent.name)
+        self.path = SimpleNamespace(toString=lambda: str(root), getParent=lambda: folder)
         self.path_of = lambda *_: self.path
         self.fs = SimpleNamespace(globStatus=lambda _: [], makeQualified=lambda path: path)
 
@@ -44,7 +45,7 @@ class InPlace:
         return type(self)(uri)
 
     def make(self) -> None:
-        Path(self.uri).mkdir()
+        Path(self.uri).mkdir(exist_ok=True)
 
     def exists(self) -> bool:
         return Path(self.uri).exists()
@@ -53,6 +54,9 @@ class InPlace:
         self.tree.write(METADATA, "{}")
 
     def planned(self) -> int:
+        return 0
+
+    def committed(self) -> int:
         return 0
 
     def remove(self) -> None:
@@ -104,6 +108,38 @@ def test_a_clone_is_on_the_disk_with_its_lanes_folder(original: InPlace, synced:
         copying.clone(cast(Any, original), str(copy))
     assert (copy / "state/0/0/1.zip").exists()
     durable_at(synced, copy)
+
+
+def test_a_file_that_a_standby_has_in_an_older_form_is_copied_even_if_a_move_makes_it_younger(
+    original: InPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store, a rename is a copy, so all files get the time of the rename."""
+    standby = InPlace(str(tmp_path / "lanes" / "j" / "0-a" / "standby-1-0"))
+    for at, (name, form) in enumerate([("offsets/0", "plan-old"), ("state/0/0/1.zip", "state/0/0/1.zip")]):
+        standby.tree.write(name, form)
+        os.utime(Path(standby.uri, name), (1000 + at, 1000 + at))
+    original.tree.write("offsets/0", "plan-new")  # with fewer records, and of the same size
+    os.utime(Path(original.uri, "state/0/0/1.zip"), (900, 900))
+    move, copied, copy_file = Tree.move, list[str](), Tree.copy
+
+    def as_copy(tree: Tree, target: Tree) -> bool:
+        moved = move(tree, target)
+        assert target.local is not None
+        for path in target.local.rglob("*"):
+            os.utime(path, (4e9, 4e9))
+        return moved
+
+    def noting(tree: Tree, name: str, target: Tree, *, lives: bool) -> None:
+        copied.append(name)
+        copy_file(tree, name, target, lives=lives)
+
+    monkeypatch.setattr(OnDisk, "move", as_copy)
+    monkeypatch.setattr(OnDisk, "copy", noting)
+    monkeypatch.setattr(copying, "standbys", lambda _: [standby])
+    copy = tmp_path / "lanes" / "j" / "0-b" / "2"
+    copying.clone(cast(Any, original), str(copy))
+    assert (copy / "offsets/0").read_text() == "plan-new"
+    assert sorted(copied) == ["commits/0", METADATA, "offsets/0", "streams.json"]
 
 
 def test_compacted_state_is_on_the_disk(
