@@ -207,7 +207,7 @@ def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
     chained = False
     for number, raw in enumerate(lines):
         line = _MARGIN.sub("", raw) if raw.lstrip().startswith(("|", "+")) else raw
-        following = lines[number + 1 :]
+        following = lines[number + 1 : number + _MESSAGE_LINES]
         if line.rstrip().endswith(_TRACEBACK):
             head = _head(line[: line.rindex(_TRACEBACK)].rstrip(), first=number == 0)
             if head is not None:
@@ -255,7 +255,7 @@ def _head(line: str, first: bool) -> tuple[str, str] | None:
 
 def _message(first: str, following: Sequence[str]) -> str:
     said = [first.split(f" {_TRACEBACK}", maxsplit=1)[0].removesuffix(_TRACEBACK).rstrip()]
-    for line in following[: _MESSAGE_LINES - 1]:
+    for line in following:
         if _AFTER.match(line) or _CAUSED.match(line) or _BARE.match(line) or line.endswith(_TRACEBACK):
             break
         said.append(line.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,13 @@ def test_whatever_the_text_is_it_is_told_of_in_a_few_lines(seed: int) -> None:
     assert failed.what
     assert len(failed.told) < 4000
     assert isinstance(failed.remedy, Remedy)
+
+
+def test_a_message_of_many_lines_takes_no_longer_than_one_long_line() -> None:
+    before = time.process_time()
+    (cause,) = root_cause.parsed("ValueError: bad payload\n" + "1\n" * 200_000).causes
+    assert cause.message == "bad payload\n1\n1"
+    assert time.process_time() - before < 10
 
 
 def test_text_of_an_exception_holds_all_that_it_and_its_causes_say() -> None:
