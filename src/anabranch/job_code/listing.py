@@ -34,7 +34,7 @@ def listed_by_git(root: Path) -> list[str] | None:
 
     Raises:
         OutOfTimeError: git didn't answer.
-        AnabranchError: git failed.
+        AnabranchError: git failed, or ``root`` is in a work tree without its repository.
     """
     command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "-co", "--exclude-standard"]
     env = {name: value for name, value in os.environ.items() if name not in _GIT_PLACES}
@@ -51,10 +51,30 @@ def listed_by_git(root: Path) -> list[str] | None:
         ) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        if "not a git repository" in said:
+        mark = _git_mark(root)
+        if "not a git repository" in said and mark is None:
             return None
+        if "not a git repository" in said:
+            raise AnabranchError(
+                f"{root}: git can't list the files, although {mark} is there: {said}",
+                "restore the repository to which it belongs (a worktree or a submodule can't be copied without it), or "
+                f"remove {mark}: then only the *.py and *.toml files are packed",
+            )
         raise AnabranchError(f"{root}: git can't list the files: {said}", "see that `git ls-files` works there")
     return [os.fsdecode(name).removesuffix("/") for name in done.stdout.split(b"\0") if name] or None
+
+
+def _git_mark(root: Path) -> Path | None:
+    """The ``.git`` that marks ``root`` as part of a work tree. As git does, this looks no further than the file system
+    of ``root``."""
+    place = root.resolve()
+    device = place.stat().st_dev
+    for folder in (place, *place.parents):
+        if folder.stat().st_dev != device:
+            return None
+        if os.path.lexists(folder / ".git"):
+            return folder / ".git"
+    return None
 
 
 def walked(root: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import UsageError
+from anabranch.errors import AnabranchError, UsageError
 from anabranch.job_code import artifact
 from tests.unit.job_code.archives import contents, git, names_of, repo, write
 
@@ -69,6 +69,17 @@ UNPACKED = [
     "environment/lib/a.py",
     "conda/lib/a.py",
 ]
+
+
+@pytest.mark.parametrize("below", ["", "jobs/a"])
+def test_a_copied_worktree_without_its_repository_is_refused(tmp_path: Path, below: str) -> None:
+    home = tmp_path / "copied" / below
+    write(home, {"job.py": "x", "prices.json": "{}"})
+    (tmp_path / "copied" / ".git").write_text("gitdir: /gone/.git/worktrees/copied\n")
+    with pytest.raises(AnabranchError, match=r"although /.*/copied/\.git is there: fatal: not a git repository: /gone"):
+        artifact.pack(home)
+    (tmp_path / "copied" / ".git").unlink()
+    assert artifact.pack(home).names == ("job.py",)
 
 
 @pytest.mark.parametrize("in_git", [True, False])
