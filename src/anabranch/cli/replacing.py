@@ -20,12 +20,17 @@ from anabranch.cli.main import started_with
 from anabranch.config import Settings
 from anabranch.container import restarts
 from anabranch.container.restarts import ProcessBrokenError, Restarts
+from anabranch.errors import AnabranchError
 
 __all__ = ["STOPS_WITHIN", "TOLD_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
 """How many seconds a process has to stop everything that it has started."""
+_CURE = (
+    "see that this Python is still in its place and can be executed; the job continues from its last batches when it "
+    "is started again"
+)
 _SEEN_WITHIN = 1.0
 """For how many seconds to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
@@ -156,12 +161,17 @@ class Replacer:
 
     def now(self, following: Restarts) -> NoReturn:
         """Replace the process at once, or end it if it was told to end. The Java process is ended first, but
-        nothing else is stopped. ``following`` is the record of replacements for the new process."""
+        nothing else is stopped. ``following`` is the record of replacements for the new process. If this process can't
+        be replaced, it ends with a message."""
         self._kill_java()
         self._end_if_told(following.why)
         _say(f"a new process follows: {following.why.splitlines()[0]}")
         environment = {**self._environment, VARIABLE: following.to_text()}
-        os.execve(sys.executable, [sys.executable, *self._words], environment)
+        try:
+            os.execve(sys.executable, [sys.executable, *self._words], environment)
+        except (OSError, ValueError) as error:
+            _say(f"error: the new process couldn't be started: {error}\n  {_CURE}")
+            os._exit(AnabranchError.exit_code)
 
     def _end_if_told(self, why: str) -> None:
         """End the process at once if it was told to end. ``why`` says why it can't continue."""

@@ -90,10 +90,15 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended. If this isn't allowed, end this process with a message."""
+    """Replace this process, whose Java process has ended. If this isn't allowed, or fails, end this process with a
+    message."""
+    why = JAVA_IS_GONE
     try:
-        replace(JAVA_IS_GONE)
-        sys.stderr.write(f"error: {JAVA_IS_GONE}\n  {_CURE}\n")
+        try:
+            replace(JAVA_IS_GONE)
+        except Exception as error:
+            why = f"{JAVA_IS_GONE}, and this process couldn't be replaced: {type(error).__name__}: {error}"
+        sys.stderr.write(f"error: {why}\n  {_CURE}\n")
         sys.stderr.flush()
     finally:
         os._exit(AnabranchError.exit_code)

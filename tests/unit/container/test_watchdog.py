@@ -120,3 +120,43 @@ def test_a_container_whose_java_process_is_gone_ends(how: str, code: int) -> Non
     ran = subprocess.run([sys.executable, "-c", GONE, how], capture_output=True, text=True, timeout=50, check=False)
     assert ran.returncode == code, ran.stderr
     assert ("the Java process of Spark has ended" in ran.stderr) == (how == "killed")
+
+
+NOT_REPLACED = """
+from anabranch.container import watchdog
+def fails(why):
+    raise FileNotFoundError(2, "No such file or directory", "/venv/bin/python")
+watchdog.end_without_java(fails)
+"""
+
+
+def test_why_a_process_could_not_be_replaced_is_told() -> None:
+    ran = subprocess.run([sys.executable, "-c", NOT_REPLACED], capture_output=True, text=True, timeout=50, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(
+        "error: the Java process of Spark has ended, and this process couldn't be replaced: FileNotFoundError: "
+        "[Errno 2] No such file or directory: '/venv/bin/python'\n  was it killed for its memory?"
+    )
+
+
+NO_PYTHON = """
+import sys
+from anabranch.cli.main import started_with
+from anabranch.cli.replacing import Replacer
+from anabranch.container.restarts import Restarts
+started_with[:] = sys.orig_argv[1:]
+replacer = Replacer()
+sys.executable = "/venv/bin/python"
+replacer.within(0.0, Restarts.of_text("").after("", {}, "Java is gone"))
+import threading
+threading.Event().wait(30)
+"""
+
+
+def test_a_process_that_cannot_be_replaced_ends_and_says_so(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", NO_PYTHON]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=50, check=False, cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "a new process follows: Java is gone" in ran.stderr
+    assert "error: the new process couldn't be started: [Errno 2] No such file or directory" in ran.stderr
+    assert "\n  see that this Python is still in its place" in ran.stderr
