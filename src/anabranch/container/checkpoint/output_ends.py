@@ -14,8 +14,9 @@ from typing import Any
 
 from anabranch import logs
 from anabranch.config.headings import heading
-from anabranch.container import surroundings
+from anabranch.container import root_cause, surroundings
 from anabranch.container.checkpoint.folder import Folder
+from anabranch.container.error_text import failure
 from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
@@ -66,7 +67,7 @@ class Outputs:
             last: whether no other batch follows for now. If so, all outputs are looked up.
 
         Raises:
-            AnabranchError: the disk is full.
+            Exception: the disk is full.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
@@ -88,10 +89,10 @@ class Outputs:
             return
         try:
             folder.note_outputs(noted)
-        except AnabranchError as error:
-            if surroundings.awaited(str(error)) is not None:  # such as room on the disk
+        except Exception as error:  # storage other than a local disk raises its own errors
+            if surroundings.awaited(root_cause.text_of(error)) is surroundings.DISK:
                 raise
-            log.warning("where the outputs end can't be stored", lane=self._lane.id, error=str(error))
+            log.warning("where the outputs end can't be stored", lane=self._lane.id, error=failure(error).what)
             return
         self._noted = noted
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 import pytest
+from py4j.protocol import Py4JError
 
 from anabranch.config import EmbeddedSettings, Settings, StreamSettings, SystemsSettings
 from anabranch.container.checkpoint.folder import Folder
@@ -28,10 +29,11 @@ class Kept:
         self.noted: dict[str, Any] = {}
         self.writes = 0
         self.trouble = ""
+        self.error: type[Exception] = AnabranchError
 
     def note_outputs(self, noted: Mapping[str, Any]) -> None:
         if self.trouble:
-            raise AnabranchError(f"outputs.json could not be written: {self.trouble}")
+            raise self.error(f"outputs.json could not be written: {self.trouble}")
         self.noted = dict(noted)
         self.writes += 1
 
@@ -119,9 +121,18 @@ def test_a_lane_that_never_noted_anything_begins(log: Log, kept: Kept) -> None:
     outputs(log).compare(folder(kept))
 
 
-def test_a_lane_goes_on_if_its_note_cannot_be_written_and_writes_it_later(log: Log, kept: Kept) -> None:
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (AnabranchError, "[Errno 5] Input/output error"),
+        (Py4JError, "org.apache.hadoop.fs.s3a.AWSServiceIOException: PUT outputs.json: Status Code: 503"),
+    ],
+)
+def test_a_lane_goes_on_if_its_note_cannot_be_written_and_writes_it_later(
+    log: Log, kept: Kept, error: type[Exception], trouble: str
+) -> None:
     mine = outputs(log)
-    kept.trouble = "[Errno 5] Input/output error"
+    kept.error, kept.trouble = error, trouble
     mine.note(folder(kept))
     assert (kept.writes, kept.noted) == (0, {})
     kept.trouble = ""
