@@ -77,12 +77,12 @@ class Boundary:
         if failed is not None:
             raise failed
         if attempt.folder.pending and not life.leaves_at_once():
-            last = query.start(once=True, taken=True)
-            last.awaitTermination()
+            last = attempt.started = query.start(once=True, taken=True)
+            self._await(last, turn)
 
     def finish(self, *, seen: bool = False) -> None:
         """Finish or forget the pending batch of a former query, without starting another batch. With ``seen``, part of
-        the batch is known to be visible, so the batch is finished."""
+        the batch is known to be visible, so the batch is finished, unless everything must end at once."""
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
         query = attempt.use(attempt.build_query())
@@ -100,8 +100,17 @@ class Boundary:
         attempt.reporter.update(begun=True)
         started = attempt.started = query.start(once=True, last=last, pending=True)
         breaking_off.runs(folder, query.writing)
+        self._await(started)
+
+    def _await(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
+        """Wait until a query has run its only batch. If everything must end at once, the query is stopped, and the
+        batch stays pending. For ``turn``, see :meth:`reach`."""
         while not started.awaitTermination(1):
-            self._upkeep.look(started)
+            if self._life.leaves_at_once():
+                started.stop()
+                self._attempt.current.workers.cancel(str(started.runId))
+                return
+            (turn or partial(self._upkeep.look, started))()
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
@@ -177,7 +186,7 @@ class Boundary:
             return
         if folder.pending and not breaking_off.taken_back(attempt.lane_folders, attempt.lane, attempt.epoch, folder):
             self.finish(seen=True)
-        if closes():
+        if closes() and not folder.pending:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:

@@ -127,13 +127,18 @@ class Queries:
 
     def begin_with_nothing(self) -> None:
         """Run a lane's first batch without reading any records, because other batches can be planned only after a first
-        one. If the query has planned another batch before it ends, run this batch, too."""
-        attempt, query = self._attempt, self._attempt.current
+        one. If the query has planned another batch before it ends, run this batch, too. If everything must end at once,
+        the query is stopped, and what it has planned stays pending."""
+        attempt, query, hurry = self._attempt, self._attempt.current, self._attempt.life.leaves_at_once
         attempt.reporter.update(begun=True, halted="")
         started = attempt.started = replace(query, nothing=True).start()
-        while attempt.folder.committed() < 0 and started.isActive:
+        turn = self._upkeep.check_progress
+        while attempt.folder.committed() < 0 and started.isActive and not hurry():
+            turn()
             attempt.life.pause(POLL)
-        stop_at_batch.end(attempt.lane_folders.spark, started, query.writing.is_set)
+        stop_at_batch.end(attempt.lane_folders.spark, started, query.writing.is_set, turn, hurry)
+        if hurry():
+            return
         failed = started.exception()
         if failed is not None:
             raise failed
