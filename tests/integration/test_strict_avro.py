@@ -13,6 +13,7 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from anabranch.formats import Format
 from anabranch.spark.values.avro import AvroReader
@@ -143,3 +144,39 @@ def test_what_a_schema_does_not_say_is_refused(spark: SparkSession, kind: Any, r
     assert found is None
     assert said is not None
     assert why in said
+
+
+def test_a_schema_whose_numbers_mean_something_else_is_not_read(spark: SparkSession) -> None:
+    """Only if the column is read; and each other schema of the stream goes on being read."""
+
+    def flight(unit: str, scale: int) -> str:
+        decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}
+        at = {"name": "at", "type": {"type": "long", "logicalType": f"timestamp-{unit}"}}
+        fields = [{"name": "carrier", "type": "string"}, at, {"name": "price", "type": decimal}]
+        return json.dumps({"type": "record", "name": "Flight", "fields": fields})
+
+    texts = {"1": flight("millis", 2), "2": flight("micros", 2), "3": flight("micros", 4)}
+    at = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+    row = {"carrier": "AA", "at": at, "price": Decimal("1.23")}
+    raw = [
+        bytearray(b"\0" + int(id_).to_bytes(4, "big") + written(row, json.loads(text))) for id_, text in texts.items()
+    ]
+    frame = spark.createDataFrame([(each,) for each in raw], "value binary")
+
+    def taken(reader: AvroReader, *columns: str) -> list[tuple[Any, ...]]:
+        opened = frame.select(reader.opened(F.col("value")).alias("row"), reader.reason(F.col("value")).alias("why"))
+        whys = F.when(reader.fault("row"), F.col("why"))
+        return [tuple(each) for each in opened.select(*[f"row.{name}" for name in columns], whys).collect()]
+
+    reader = AvroReader.of(Format(name="confluent", schema=texts["2"], writers=texts), "read")
+    first, second, third = taken(reader, "carrier", "price")
+    assert first[2] == (
+        "values of schema 1 aren't read: the column 'at' was written as timestamp-millis, and is read as "
+        "timestamp-micros"
+    )
+    assert second == ("AA", Decimal("1.23"), None)
+    assert third[2] == (
+        "values of schema 3 aren't read: the column 'price' was written as decimal(9,4), and is read as decimal(9,2)"
+    )
+    narrow = reader.narrowed(StructType([field for field in reader.schema if field.name == "carrier"]), "read")
+    assert taken(narrow, "carrier") == [("AA", None)] * 3

@@ -1,14 +1,30 @@
-"""Cuts fields out of an Avro schema."""
+"""Cuts fields out of an Avro schema, and compares what two schemas mean by their numbers and bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from typing import Any
 
-__all__ = ["cut"]
+__all__ = ["cut", "difference"]
 
 _NAMED = ("record", "error", "enum", "fixed")
 _UNNAMED = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
+_UNITS = {
+    "int": ("date", "time-millis"),
+    "long": (
+        "time-micros",
+        *(f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")),
+    ),
+}
+"""The logical types that say what a number counts, by the type of the number."""
+_PROMOTED = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+"""As which other types Avro reads a type."""
 
 
 def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
@@ -24,6 +40,119 @@ def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
     space, rest = full.rpartition(".")[0], _Rest(definitions, {full})
     fields = [{**each, "type": rest.of(each["type"], space)} for each in record["fields"] if each["name"] in names]
     return {**record, "fields": fields}
+
+
+def difference(writer: Any, reader: Any) -> str | None:
+    """The first column whose values Avro would read with another meaning than they were written with, in words; None if
+    there is none.
+
+    Avro reads a value of one schema by another one without regard to logical types. So it would take milliseconds for
+    microseconds, and a decimal's digits for those of a decimal with another scale.
+
+    Args:
+        writer: the schema, as parsed JSON, with which values were written.
+        reader: the schema by which they are read.
+    """
+    return _Meanings(writer, reader).different(writer, reader, "", ("", ""))
+
+
+class _Meanings:
+    """Compares two schemas."""
+
+    def __init__(self, writer: Any, reader: Any) -> None:
+        self._written: dict[str, Mapping[str, Any]] = {}
+        self._read: dict[str, Mapping[str, Any]] = {}
+        _define(writer, "", self._written)
+        _define(reader, "", self._read)
+        self._compared: set[tuple[str, str]] = set()
+
+    def different(self, writer: Any, reader: Any, path: str, spaces: tuple[str, str]) -> str | None:
+        """The first difference between two types, at a path of columns. ``spaces`` are their namespaces."""
+        mine, its = _resolved(writer, spaces[0], self._written), _resolved(reader, spaces[1], self._read)
+        if isinstance(mine, list):
+            return next(filter(None, (self.different(each, its, path, spaces) for each in mine)), None)
+        if isinstance(its, list):
+            its = self._branch(mine, its, spaces)
+        if its is None or mine is None:
+            return None
+        kinds = mine["type"], its["type"]
+        if kinds[0] == kinds[1] and kinds[0] in ("record", "error"):
+            return self._fields(mine, its, path, spaces)
+        if kinds in (("array", "array"), ("map", "map")):
+            key, below = ("items", "[]") if kinds[0] == "array" else ("values", "{}")
+            return self.different(mine[key], its[key], path + below, spaces)
+        if kinds[0] != kinds[1] and kinds[1] not in _PROMOTED.get(kinds[0], ()):
+            return None
+        was, now = _meaning(mine), _meaning(its)
+        if now is None or _holds(was, now):
+            return None
+        return f"the column '{path}' was written as {_said(mine, was)}, and is read as {_said(its, now)}"
+
+    def _fields(self, mine: Any, its: Any, path: str, spaces: tuple[str, str]) -> str | None:
+        names = _full(mine, spaces[0]), _full(its, spaces[1])
+        if names in self._compared:
+            return None
+        self._compared.add(names)
+        within = names[0].rpartition(".")[0], names[1].rpartition(".")[0]
+        written = {each["name"]: each["type"] for each in mine["fields"]}
+        for each in its["fields"]:
+            name = next((n for n in (each["name"], *each.get("aliases", ())) if n in written), None)
+            below = f"{path}.{each['name']}" if path else each["name"]
+            found = None if name is None else self.different(written[name], each["type"], below, within)
+            if found is not None:
+                return found
+        return None
+
+    def _branch(self, mine: Any, branches: list[Any], spaces: tuple[str, str]) -> Any:
+        """The branch of a union as which Avro reads a type; None if there is none."""
+        several = [_resolved(each, spaces[1], self._read) for each in branches]
+        same = [each for each in several if each is not None and each["type"] == mine["type"]]
+        if mine["type"] in _NAMED:
+            called = [each for each in same if _full(each, spaces[1]) == _full(mine, spaces[0])]
+            return next(iter(called or same), None)
+        promoted = [each for each in several if each is not None and each["type"] in _PROMOTED.get(mine["type"], ())]
+        return next(iter(same or promoted), None)
+
+
+def _resolved(schema: Any, space: str, definitions: Mapping[str, Mapping[str, Any]]) -> Any:
+    """A union as a list, another type as a mapping; None for a name without a definition."""
+    while isinstance(schema, Mapping) and not (schema["type"] in _NAMED or schema["type"] in _UNNAMED):
+        schema = schema["type"]
+    if not isinstance(schema, str):
+        return schema
+    if schema in _UNNAMED:
+        return {"type": schema}
+    full = f"{space}.{schema}" if space and "." not in schema else schema
+    full = full if full in definitions else schema
+    if full not in definitions:
+        return None
+    space, _, name = full.rpartition(".")
+    return {**definitions[full], "name": name, "namespace": space}
+
+
+def _meaning(schema: Mapping[str, Any]) -> tuple[str, int, int] | None:
+    """The name, precision and scale of the logical type that a type has; None if it has none that matters, or one that
+    isn't valid.
+    """
+    name, kind = schema.get("logicalType"), schema["type"]
+    if name in _UNITS.get(kind, ()):
+        return str(name), 0, 0
+    if name == "decimal" and kind in ("bytes", "fixed"):
+        precision, scale = schema.get("precision"), schema.get("scale", 0)
+        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
+            return "decimal", precision, scale
+    return None
+
+
+def _holds(was: tuple[str, int, int] | None, now: tuple[str, int, int]) -> bool:
+    return was is not None and (was[0], was[2]) == (now[0], now[2]) and was[1] <= now[1]
+
+
+def _said(schema: Mapping[str, Any], meaning: tuple[str, int, int] | None) -> str:
+    if meaning is None:
+        return str(schema["type"])
+    name, precision, scale = meaning
+    return f"{name}({precision},{scale})" if precision else name
 
 
 class _Rest:

@@ -1,9 +1,10 @@
-"""A schema that lost fields is still one, and reads of the others what the whole one wrote."""
+"""A schema that lost fields is still one, and reads of the others what the whole one wrote, and what two mean."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from itertools import count
 from typing import Any
 
@@ -133,3 +134,125 @@ def test_what_is_left_reads_what_the_whole_wrote(whole: dict[str, Any], names: s
     left = agrees(whole, names)
     if names == set("abcde"):
         assert left == whole
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+MILLIS, MICROS = logical("long", "timestamp-millis"), logical("long", "timestamp-micros")
+
+
+def decimal(precision: int, scale: int | None = None, kind: str = "bytes") -> dict[str, Any]:
+    more = {} if scale is None else {"scale": scale}
+    return logical(kind, "decimal", precision=precision, **more)
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "said"),
+    [
+        (MILLIS, MICROS, "the column 'a' was written as timestamp-millis, and is read as timestamp-micros"),
+        ("long", MICROS, "the column 'a' was written as long, and is read as timestamp-micros"),
+        ({"type": "long"}, MILLIS, "was written as long, and is read as timestamp-millis"),
+        ("int", MICROS, "was written as int, and is read as timestamp-micros"),
+        ("int", logical("int", "date"), "was written as int, and is read as date"),
+        (MILLIS, logical("long", "local-timestamp-millis"), "and is read as local-timestamp-millis"),
+        (decimal(9, 2), decimal(9, 4), r"was written as decimal\(9,2\), and is read as decimal\(9,4\)"),
+        (decimal(9, 2), decimal(8, 2), r"and is read as decimal\(8,2\)"),
+        (decimal(9), decimal(9, 2), r"was written as decimal\(9,0\)"),
+        ("bytes", decimal(9, 2), "was written as bytes, and is read as decimal"),
+        ("string", decimal(9, 2), "was written as string, and is read as decimal"),
+        (["null", MILLIS], ["null", MICROS], "the column 'a' was"),
+        (MILLIS, ["null", MICROS], "the column 'a' was"),
+        (["null", MILLIS], MICROS, "the column 'a' was"),
+        (["null", "int"], ["null", MICROS], "the column 'a' was"),
+        ({"type": MILLIS}, {"type": {"type": MICROS}}, "the column 'a' was"),
+        (
+            {"type": "array", "items": MILLIS},
+            {"type": "array", "items": ["null", MICROS]},
+            r"the column 'a\[\]' was",
+        ),
+        (
+            {"type": "map", "values": MILLIS},
+            {"type": "map", "values": MICROS},
+            "the column 'a{}' was",
+        ),
+        (record(MILLIS, name="R"), record(MICROS, name="R"), r"the column 'a\.a' was"),
+        (record(MILLIS, name="R"), ["null", record(MICROS, name="S")], r"the column 'a\.a' was"),
+        (
+            record(MILLIS, name="R"),
+            ["null", record(MILLIS, name="S"), record(MICROS, name="R")],
+            r"the column 'a\.a' was",
+        ),
+    ],
+)
+def test_a_number_that_would_be_read_with_another_meaning_is_named(written: Any, read: Any, said: str) -> None:
+    found = avro_schema.difference(record(written), record(read))
+    assert found is not None
+    assert re.search(said, found)
+    assert avro_schema.difference(record(written), record(written)) is None
+    assert avro_schema.difference(record(read), record(read)) is None
+    assert avro_schema.difference(record(written), record("int", name="Other")) is None
+    assert avro_schema.difference(record(), record(read)) is None, "the field has its default"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (MILLIS, "long"),
+        (decimal(9, 2), "bytes"),
+        (decimal(9, 2), decimal(10, 2)),
+        (decimal(9), decimal(9, 0)),
+        ("int", "long"),
+        ("long", ["null", "double"]),
+        ("string", logical("string", "uuid")),
+        (logical("int", "timestamp-millis"), "int"),
+        ("long", logical("long", "date")),
+        ("bytes", decimal(2, 3)),
+        (MILLIS, ["null", MILLIS]),
+        (MILLIS, ["null", "boolean"]),
+        ("string", MICROS),
+        ("Unknown", MICROS),
+        (record(MILLIS, name="R"), ["null", record(MICROS, name="S"), record(MILLIS, name="R")]),
+        (E, "string"),
+    ],
+)
+def test_what_means_the_same_or_cannot_be_read_at_all_is_no_difference(written: Any, read: Any) -> None:
+    assert avro_schema.difference(record(written), record(read)) is None
+
+
+def test_fields_are_compared_by_name_or_alias() -> None:
+    was = record(MILLIS, MICROS)
+    swapped = {**was, "fields": [{"name": "b", "type": MICROS}, {"name": "a", "type": MILLIS}]}
+    assert avro_schema.difference(was, swapped) is None
+    renamed = {**was, "fields": [{"name": "at", "aliases": ["other", "a"], "type": MICROS}]}
+    said = "the column 'at' was written as timestamp-millis, and is read as timestamp-micros"
+    assert avro_schema.difference(was, renamed) == said
+
+
+def test_types_that_are_defined_once_are_compared_wherever_they_are_used() -> None:
+    def tree(time: Any) -> dict[str, Any]:
+        return record(
+            {"type": "fixed", "name": "Cents", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 2},
+            ["null", "air.Top"],
+            {"type": "array", "items": "Cents"},
+            ["null", "Top"],
+            time,
+            namespace="air",
+        )
+
+    assert avro_schema.difference(tree(MILLIS), tree(MILLIS)) is None
+    assert avro_schema.difference(tree(MILLIS), tree(MICROS)) is not None
+    fixed = {"type": "fixed", "name": "Cents", "size": 4}
+    cents = {**fixed, "logicalType": "decimal", "precision": 5, "scale": 2}
+    was, now = record(cents, "Cents"), record(fixed, name="Now")
+    assert avro_schema.difference(was, now) is None
+    now = record("int", {**cents, "scale": 3}, name="Now")
+    assert avro_schema.difference(was, now) == (
+        "the column 'b' was written as decimal(5,2), and is read as decimal(5,3)"
+    )
+
+
+@given(schemas())
+def test_no_schema_differs_from_itself(schema: dict[str, Any]) -> None:
+    assert avro_schema.difference(schema, json.loads(json.dumps(schema))) is None

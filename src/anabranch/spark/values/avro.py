@@ -71,6 +71,7 @@ class AvroReader:
                 _decoded(body, writer, text),
             )
             for id_, writer in self.writers
+            if self._difference(writer) is None
         ]
         if not ways:
             return F.lit(None).cast(_struct(self.schema))
@@ -90,11 +91,10 @@ class AvroReader:
         id_ = F.conv(F.hex(F.substring(value, 2, _HEAD - 1)), 16, 10)
         known = [id_ == F.lit(str(number)) for number, _ in self.writers]
         whys = [
-            F.when(is_it, strict_avro.reason(value, text, _HEAD))
-            for is_it, (_, text) in zip(known, self.writers, strict=True)
+            F.when(is_it, self._why(value, number, text))
+            for is_it, (number, text) in zip(known, self.writers, strict=True)
         ]
-        why = F.coalesce(*whys, F.lit("that can't be read by the job's"))
-        wrong = F.concat(F.lit("the value isn't Avro of schema "), id_, F.lit(": "), why)
+        wrong = F.coalesce(*whys, F.lit(None))
         names = ", ".join(str(number) for number, _ in self.writers) or "none"
         new = F.concat(F.lit("schema "), id_, F.lit(f" wasn't one of the subject's when the job first ran: {names}"))
         framed = (F.length(value) >= _HEAD) & (F.substring(value, 1, 1) == F.lit(b"\0"))
@@ -103,6 +103,18 @@ class AvroReader:
             .when(reduce(or_, known, F.lit(False)), wrong)
             .otherwise(new)
         )
+
+    def _why(self, value: Column, number: int, writer: str) -> Column:
+        difference = self._difference(writer)
+        if difference is not None:
+            return F.lit(f"values of schema {number} aren't read: {difference}")
+        why = F.coalesce(strict_avro.reason(value, writer, _HEAD), F.lit("that can't be read by the job's"))
+        return F.concat(F.lit(f"the value isn't Avro of schema {number}: "), why)
+
+    def _difference(self, writer: str) -> str | None:
+        """Why no value of a writer's schema is read; None if its values can be."""
+        record = avro_schema.cut(json.loads(self.text), set(self.schema.names))
+        return avro_schema.difference(json.loads(writer), record)
 
     def pruned(self, only: Set[str]) -> AvroReader:
         return replace(self, schema=codec.pruned(self.schema, only))
