@@ -194,15 +194,17 @@ def test_a_registry_says_what_was_written_and_by_which_schema(
 
 
 def test_a_subject_that_nobody_has_written_to_yet(site: Site, tmp_path: Path, registry: FakeRegistry) -> None:
-    """It can be read by a schema file; whatever comes later has an id that isn't known."""
+    """Even with a schema file: a job that knows no schema of values could never read any."""
     site.log.create("flights", 1)
-    value = framed(9, written(OLD, carrier="AA", delay=20))
-    site.put("flights", 0, [value], [b"k"])
     streams = avro(tmp_path, flights=OLD, late=LATE)
     streams["flights"] = streams["flights"].model_copy(update={"format": "confluent"})
-    site.deployed(late("flights", "late"), bound(site, streams, registry.url, on_error="dead-letter")).ran()
-    assert site.records("late", 0) == []
-    assert [record["value"] for record in site.records("flights-dead-letters", 0)] == [value]
+    settings = bound(site, streams, registry.url, on_error="dead-letter")
+    with pytest.raises(ConfigError, match="knows no subject 'flights-value'"):
+        site.deployed(late("flights", "late"), settings)
+    number = registry.register("flights-value", OLD)
+    site.put("flights", 0, [framed(number, written(OLD, carrier="AA", delay=20))], [b"k"])
+    site.deployed(late("flights", "late"), settings).ran()
+    assert [read(LATE, record["value"])["carrier"] for record in site.records("late", 0)] == ["AA"]
 
 
 def test_a_test_gives_and_gets_bytes(spark: SparkSession, tmp_path: Path, registry: FakeRegistry) -> None:

@@ -51,8 +51,8 @@ def settled(
         written: the streams that the job writes.
         kept: the formats, by stream, that are stored for the job, or with which the job was planned. If a stream's
             format is confluent both in ``kept`` and in the settings, the kept format is used again, so that a repeated
-            batch can read the same records. There is one exception: if the job writes the stream, and the kept schema
-            wasn't registered, the registry is asked again.
+            batch can read the same records. There are two exceptions, in which the registry is asked again: the job
+            writes the stream, and the kept schema wasn't registered; or no schema of values was known.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 
@@ -72,7 +72,7 @@ def settled(
 
 
 def _stays(kept: Format, written: bool) -> bool:
-    return kept.name == "confluent" and (kept.id >= 0 or not written)
+    return kept.name == "confluent" and bool(kept.writers) and (kept.id >= 0 or not written)
 
 
 def _of_settings(stream: str, bound: StreamSettings) -> Format:
@@ -96,13 +96,13 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
     subject = bound.subject or f"{bound.topic or stream}-value"
     versions = registry.versions(subject)
     writers = {str(each.id): each.schema for each in versions}
+    if not versions and not (written and bound.schema_file):  # no schema is kept with which no value could be read
+        settings = f"{heading('streams', stream)} subject" + (", or schema_file" if written else "")
+        raise ConfigError(
+            f"the schema registry knows no subject {subject!r}, that of stream {stream}",
+            f"register a schema; or set {settings}; its subjects: {', '.join(registry.subjects()) or 'none'}",
+        )
     if bound.schema_file is None:
-        if not versions:
-            raise ConfigError(
-                f"the schema registry knows no subject {subject!r}, that of stream {stream}",
-                f"register a schema; or set {heading('streams', stream)} subject, or schema_file; "
-                f"its subjects: {', '.join(registry.subjects()) or 'none'}",
-            )
         return Format(name="confluent", schema=versions[-1].schema, id=versions[-1].id, writers=writers)
     schema = _file(stream, bound)
     if not written:

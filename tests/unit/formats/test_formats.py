@@ -175,9 +175,26 @@ def test_what_a_registry_lacks_is_named(
 NO_SUBJECT = {"error_code": 40401, "message": "Subject not found."}
 
 
-def test_a_subject_that_does_not_exist_can_be_read_by_a_schema_file(load: Load, registry: FakeRegistry) -> None:
+def test_a_subject_that_does_not_exist_is_not_read_by_a_schema_file(load: Load, registry: FakeRegistry) -> None:
+    """No value of it could ever be read, as a job keeps the schemas of values."""
     settings = load(confluent(registry, 'schema_file = "flights.avsc"'))
-    assert settling.settled(settings, ["flights"], [])["flights"].writers == {}
+    with pytest.raises(
+        ConfigError, match=r"knows no subject 'flights-value'.*\n *register a schema; or set .* subject;"
+    ):
+        settling.settled(settings, ["flights"], [])
+    empty = {"flights": Format(name="confluent", schema=json.dumps(NEW))}
+    with pytest.raises(ConfigError, match="knows no subject"):
+        settling.settled(settings, ["flights"], [], empty)
+    number = registry.register("flights-value", OLD)
+    found = settling.settled(settings, ["flights"], [], empty)["flights"]
+    assert ([*found.writers], json.loads(found.schema)) == ([str(number)], NEW)
+
+
+def test_a_subject_that_does_not_exist_can_be_written(load: Load, registry: FakeRegistry) -> None:
+    with pytest.raises(ConfigError, match=r"knows no subject 'flights-value'.*\n.* subject, or schema_file;"):
+        settling.settled(load(confluent(registry)), [], ["flights"])
+    settings = load(confluent(registry, 'schema_file = "flights.avsc"'))
+    assert settling.settled(settings, ["flights"], ["flights"])["flights"].writers == {}
 
 
 @pytest.mark.parametrize(
