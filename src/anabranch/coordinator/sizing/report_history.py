@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.protocol.lane_report import LaneReport
 
@@ -13,7 +13,10 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """At one moment, how many records the lane's attempt had ``done``, and the sum of the end offsets of its inputs."""
+    """At one moment, how many records the lane's attempt had ``done``, and the sum of the end offsets of its inputs. If
+    ``done`` falls because a batch is broken off, or because another attempt begins, earlier samples are lowered by as
+    much. Their differences then stay the records that were processed in between.
+    """
 
     at: float
     done: int
@@ -68,5 +71,7 @@ def listened(before: ReportHistory | None, report: LaneReport, now: float) -> Re
     moved = before.moved if before is not None and same else now
     if report.progress.ends:  # until the end offsets are known, the arrival rate isn't known, either
         first = next((place for place, each in enumerate(samples) if each.at >= now - _KEPT), len(samples))
-        samples = (*samples[first:], _Sample(now, done, sum(report.progress.ends.values())))
+        fallen = max(0, samples[-1].done - done) if samples else 0
+        kept = samples[first:] if not fallen else (replace(each, done=each.done - fallen) for each in samples[first:])
+        samples = (*kept, _Sample(now, done, sum(report.progress.ends.values())))
     return ReportHistory(report, now, moved, samples)
