@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from anabranch.model import hashing
 from anabranch.model.ssp import WHOLE
+from anabranch.spark.functions import arrow_batches
 from anabranch.spark.values import meta_column
 
 __all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
@@ -204,9 +205,7 @@ def _in_order(parts: list[_Part]) -> pa.RecordBatch:
         return results[0][0]
     came_of = np.concatenate([part.places[indexes] for part, (_, indexes) in zip(parts, results, strict=True)])
     whole = pa.Table.from_batches([batch for batch, _ in results]).combine_chunks()
-    ordered = whole.take(pa.array(np.argsort(came_of, kind="stable"))).combine_chunks()
-    found = ordered.to_batches()
-    return found[0] if found else results[0][0]
+    return arrow_batches.combined(whole.take(pa.array(np.argsort(came_of, kind="stable"))))
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:

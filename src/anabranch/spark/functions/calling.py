@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from anabranch.spark.functions import error_text, maps
+from anabranch.spark.functions import arrow_batches, error_text, maps
 from anabranch.spark.functions.error_text import shortened
 from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.results import ResultError, Results, check_awaited
@@ -245,15 +245,14 @@ class Evaluator:
             else:
                 results.append(result)
                 places += [place] * result.num_rows
-        whole = pa.Table.from_batches(results, self._user.schema).combine_chunks().to_batches()
-        return Outcome(whole[0] if whole else self._none, np.array(places, np.int64), tuple(rejected))
+        whole = arrow_batches.combined(pa.Table.from_batches(results, self._user.schema))
+        return Outcome(whole, np.array(places, np.int64), tuple(rejected))
 
     def _batch(self, rows: pa.RecordBatch) -> Outcome:
         result = self._user.function(rows)
         check_awaited(result)
         if isinstance(result, pa.Table):
-            combined = result.combine_chunks().to_batches()
-            result = combined[0] if combined else result.schema.empty_table().to_batches()[0]
+            result = arrow_batches.combined(result)
         if not isinstance(result, pa.RecordBatch):
             raise ResultError(f"it returned {shortened(result)}, not a pyarrow.RecordBatch")
         cast = self._results.cast(result)
