@@ -22,8 +22,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -32,11 +32,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext, cloudpickle
 
-from anabranch.spark.functions import buckets, isolation_host, messages
+from anabranch.spark.functions import arrow_batches, buckets, isolation_host, messages
 from anabranch.spark.functions.calling import BATCH, Begin, Evaluator, Outcome, Rejection, UserFunction, overdue
 from anabranch.spark.functions.isolation_host import Channel, Service
 
 __all__ = [
+    "BEGINNING",
     "MOST",
     "PAUSE",
     "TRIES",
@@ -69,7 +70,9 @@ cause, and enough memory may soon be free again.
 
 _KILLED = "killed by SIGKILL"
 _ROWS, _BYTES = 128, 16 * 2**20
-_BEGINNING = 120.0
+BEGINNING = 120.0
+"""How many seconds a process may take to load the job's functions, and to begin with the first message."""
+_ENDING = 10.0
 _SETTING = "anabranch.isolated"
 _DIED = "Python worker exited unexpectedly"
 
@@ -140,7 +143,7 @@ class _Fork:
             LostError: the process died, took too long, or didn't begin the first message within 120 seconds.
         """
         at = _BEFORE
-        left: float | None = _BEGINNING
+        left: float | None = BEGINNING
         try:
             messages.send(self._socket, request)
             while True:
@@ -156,13 +159,13 @@ class _Fork:
                     messages.send(self._socket, _answered(answer, content))
         except messages.OutOfTime:
             self.kill()
-            how = f"it hasn't started within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            how = f"it hasn't started within {BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
             raise LostError(at, how, late=True) from None
         except messages.Closed:
-            raise LostError(at, _told(self.kill()), late=False) from None
+            raise LostError(at, isolation_host.told(self.kill()), late=False) from None
 
     def kill(self) -> int:
-        """End the process, if it hasn't ended already, and return its exit status."""
+        """End the process, if it hasn't ended already, and return its exit code, or minus the signal that ended it."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._socket.close()
@@ -177,14 +180,6 @@ def _answered(answer: Callable[[Any], Any], question: object) -> tuple[bool, Any
         return True, answer(question)
     except Exception as error:
         return False, str(error)
-
-
-def _told(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        name = signal.Signals(number).name if number in {each.value for each in signal.Signals} else str(number)
-        return f"killed by {name}"
-    return f"it ended with exit code {os.WEXITSTATUS(status)}"
 
 
 class Host:
@@ -207,27 +202,38 @@ class Host:
             )
         try:
             messages.send(self._control, cloudpickle.dumps(open_service))  # type: ignore[no-untyped-call]
-            failed = messages.receive(self._control, _BEGINNING)
+            failed = messages.receive(self._control, BEGINNING)
         except messages.Closed:
             failed = "it has ended"
         except messages.OutOfTime:
-            self._process.kill()
-            failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
+            failed = f"it hasn't loaded the job's functions within {BEGINNING:g} s"
         if failed:
-            self.close()
+            self.close(_ENDING)
             raise RuntimeError(f"the process for user code can't start: {failed}")
 
     def fork(self, connection: socket.socket) -> int:
-        with self._lock:
+        with self._lock, self._needed():
             socket.send_fds(self._control, [isolation_host.FORK], [connection.fileno()])
-            return int(messages.receive(self._control))
+            found = messages.receive(self._control)
+        if isinstance(found, str):
+            raise RuntimeError(f"no process for user code can be started: {found}")
+        return int(found)
 
     def ended(self, pid: int) -> int:
-        """The exit status of a process that has ended or is about to end."""
-        with self._lock:
+        """How a process that has ended or is about to end has ended: its exit code, or minus the signal."""
+        with self._lock, self._needed():
             self._control.sendall(b"w")
             messages.send(self._control, pid)
             return int(messages.receive(self._control))
+
+    @contextmanager
+    def _needed(self) -> Iterator[None]:
+        """Raises RuntimeError if the process that starts the others has ended."""
+        try:
+            yield
+        except (OSError, messages.Closed):
+            how = isolation_host.told(self._process.wait(BEGINNING))
+            raise RuntimeError(f"the process that starts those for user code has ended: {how}") from None
 
     def ask(
         self,
@@ -257,12 +263,12 @@ class Host:
                 return found
         raise RuntimeError(f"the process for user code ends before that begins: {how}")
 
-    def close(self) -> None:
+    def close(self, seconds: float = BEGINNING) -> None:
         for fork in self._idle:
             fork.close()
         self._control.close()  # the process ends when its connection is closed
         try:
-            self._process.wait(_BEGINNING)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
 
@@ -279,8 +285,8 @@ def _opened(user: UserFunction) -> Service:
 
     def serve(request: Any, channel: Channel) -> Any:
         packed, fails = request
-        outcome = buckets.done(loop, evaluator(_unpacked(packed), channel.begin, fails))
-        return _packed(outcome.rows), *outcome[1:]
+        outcome = buckets.done(loop, evaluator(arrow_batches.unpacked(packed), channel.begin, fails))
+        return arrow_batches.packed(outcome.rows), *outcome[1:]
 
     return serve
 
@@ -308,8 +314,8 @@ class _Isolated:
 
     def _ask(self, rows: pa.RecordBatch, at: int, begin: Begin, fails: bool) -> Outcome:
         begun = partial(_begun, begin, at)
-        found, *rest = self.host.ask((_packed(rows), fails), begun, self.user.seconds)
-        return Outcome(_unpacked(found), *rest)
+        found, *rest = self.host.ask((arrow_batches.packed(rows), fails), begun, self.user.seconds)
+        return Outcome(arrow_batches.unpacked(found), *rest)
 
 
 def _begun(begin: Begin, at: int, place: int) -> None:
@@ -371,7 +377,7 @@ def _rejected(nothing: pa.RecordBatch, error: str) -> Outcome:
 
 def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) -> Outcome:
     made = [part.rows for part in parts if part.rows.num_rows]
-    rows = pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else nothing
+    rows = arrow_batches.combined(pa.Table.from_batches(made)) if made else nothing
     places = [part.places + at for part, at in zip(parts, begins, strict=True)]
     rejected = [
         each if each.place == BATCH else each._replace(place=each.place + at)
@@ -385,14 +391,3 @@ def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) 
         tuple(rejected),
         np.concatenate(guessed) if any(each.any() for each in guessed) else None,
     )
-
-
-def _packed(rows: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _unpacked(packed: bytes) -> pa.RecordBatch:
-    return pa.ipc.open_stream(packed).read_next_batch()

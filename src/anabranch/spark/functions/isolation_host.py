@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import signal
 import socket
 import sys
@@ -22,11 +23,19 @@ from pyspark import cloudpickle
 from anabranch.job_code import job_modules
 from anabranch.spark.functions import error_text, messages
 
-__all__ = ["FORK", "Channel", "Service"]
+__all__ = ["FORK", "Channel", "Service", "told"]
 
 FORK = b"f"
 
 _FAILED = 70
+
+
+def told(code: int) -> str:
+    """How a process has ended, in words. ``code`` is its exit code, or minus the signal that ended it."""
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in {each.value for each in signal.Signals} else str(-code)
+    return f"killed by {name}"
 
 
 class Channel:
@@ -57,8 +66,9 @@ def main(number: int) -> None:
     control = socket.socket(fileno=number)
     job_modules.enter_from_environment()
     pickled = messages.receive(control)
-    failed = _tried(pickled)
-    messages.send(control, failed)
+    failed = _tried(pickled, control)
+    with contextlib.suppress(messages.Closed):  # if the worker no longer waits
+        messages.send(control, failed)
     if failed:
         return
     gc.collect()
@@ -72,12 +82,15 @@ def main(number: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _tried(pickled: bytes) -> str:
+def _tried(pickled: bytes, control: socket.socket) -> str:
     """Why a fork can't load the code that it needs; empty if it can load the code."""
     ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
         try:
+            control.close()
+            ours.close()
+            os.register_at_fork(after_in_child=theirs.close)
             cloudpickle.loads(pickled)
             messages.send(theirs, "")
         except BaseException as error:
@@ -86,6 +99,8 @@ def _tried(pickled: bytes) -> str:
             os._exit(0)
     theirs.close()
     try:
+        if control in select.select([ours, control], [], [])[0]:  # the worker has ended, or doesn't wait any longer
+            os.kill(pid, signal.SIGKILL)
         return str(messages.receive(ours))
     except messages.Closed:
         return "the process has ended while it loaded the job's functions"
@@ -101,7 +116,12 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
             return
         if command == FORK:
             (connection,) = received
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:  # too many processes, or too little memory
+                os.close(connection)
+                messages.send(control, str(error))
+                continue
             if pid == 0:
                 control.close()
                 _become(socket.socket(fileno=connection), pickled)
@@ -112,7 +132,7 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
             ended = messages.receive(control)
             _, status = os.waitpid(ended, 0)
             forks.discard(ended)
-            messages.send(control, status)
+            messages.send(control, os.waitstatus_to_exitcode(status))
 
 
 def _become(worker: socket.socket, pickled: bytes) -> None:
@@ -121,6 +141,7 @@ def _become(worker: socket.socket, pickled: bytes) -> None:
     try:
         with contextlib.suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text("1000")  # if memory runs out, the kernel kills this process
+        os.register_at_fork(after_in_child=worker.close)  # or a child would hide from the worker that this process died
         open_service: Callable[[], Service] = cloudpickle.loads(pickled)
         channel, service = Channel(worker), open_service()
         while True:

@@ -232,6 +232,105 @@ def test_processes_end_with_their_host(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
+def _forking() -> Any:
+    """A service whose process dies while a child of it goes on."""
+
+    def serve(request: Any, channel: Any) -> str:
+        channel.begin(0)
+        if request == "fork" and os.fork():
+            os.kill(os.getpid(), signal.SIGKILL)
+        if request == "fork":
+            time.sleep(20)
+            os._exit(0)
+        return "done"
+
+    return serve
+
+
+def test_the_death_of_a_process_is_noticed_while_a_child_of_it_goes_on() -> None:
+    host = Host(_forking)
+    try:
+        begun = time.monotonic()
+        with pytest.raises(LostError, match="killed by SIGKILL"):
+            host.ask("fork")
+        assert time.monotonic() - begun < 10
+        assert host.ask("work") == "done"
+    finally:
+        host.close()
+
+
+def children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(each) for each in found]
+
+
+def hosts() -> list[int]:
+    """The processes of this one that fork others."""
+    return [pid for pid in children(os.getpid()) if b"isolation_host" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def test_how_the_host_of_the_processes_has_ended_is_told() -> None:
+    before = hosts()
+    host = Host(_forking)
+    try:
+        (pid,) = set(hosts()) - set(before)
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(
+            RuntimeError, match=r"the process that starts those for user code has ended: killed by SIGKI"
+        ):
+            host.ask("work")
+    finally:
+        host.close()
+
+
+FULL = """
+import os, pathlib
+fork, note = os.fork, pathlib.Path(__file__).with_name("full")
+def forked():
+    if note.exists():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = forked
+"""
+
+
+def test_a_process_that_cannot_be_started_is_told_and_the_next_one_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FULL)
+    monkeypatch.syspath_prepend(tmp_path)
+    host = Host(_forking)
+    try:
+        (tmp_path / "full").touch()
+        with pytest.raises(RuntimeError, match=r"no process for user code can be started: \[Errno 11\] Resource tempo"):
+            host.ask("work")
+        (tmp_path / "full").unlink()
+        assert host.ask("work") == "done"
+    finally:
+        host.close()
+
+
+class _Hangs:
+    """As a module that hangs while it is imported."""
+
+    def __init__(self, note: Path) -> None:
+        self.note = note
+
+    def __reduce__(self) -> Any:
+        return exec, (f"import os, time; open({str(self.note)!r}, 'w').write(str(os.getpid())); time.sleep(600)",)
+
+
+def test_code_that_does_not_load_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = tmp_path / "pid"
+    monkeypatch.setattr(isolation, "BEGINNING", 3.0)
+    with pytest.raises(RuntimeError, match="can't start: it hasn't loaded the job's functions within 3 s"):
+        Host(_Hangs(note))  # type: ignore[arg-type]
+    end = time.monotonic() + 5
+    while Path(f"/proc/{note.read_text()}").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 HOLDS = """
 import asyncio, os, sys, time
 import pyarrow as pa
