@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import itertools
 import zoneinfo
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -113,11 +114,44 @@ def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
         return "", column.kind, "null"
     if not column.is_right(built):
         return "", column.kind, "NaN, infinity or a time beyond 9999"
+    if pa.types.is_string(built.type) and not _is_utf8(built):
+        return "", column.kind, "text that isn't UTF-8"
+    if pa.types.is_map(built.type) and _repeats_key(built):
+        return "", column.kind, "a map with the same key twice"
     for path, part, may_be_null in _parts(built):
         found = refused(part, may_be_null)
         if found is not None:
             return path + found[0], *found[1:]
     return None
+
+
+def _is_utf8(texts: pa.Array) -> bool:
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _repeats_key(maps: pa.Array) -> bool:
+    """Whether one of the maps has a key twice."""
+    there = maps.drop_null()
+    if not len(there):
+        return False
+    offsets = there.offsets.to_numpy()
+    keys, sizes = there.keys[offsets[0] : offsets[-1]], np.diff(offsets)
+    if not len(keys) or sizes.max() < 2:
+        return False
+    if pa.types.is_nested(keys.type):
+        several = keys.to_pylist()
+        begins = offsets - offsets[0]
+        return any(_has_twice(several[begin:end]) for begin, end in itertools.pairwise(begins))
+    if pa.types.is_floating(keys.type):
+        keys = pc.add(keys, pa.scalar(0.0, keys.type))  # -0.0 is the same key as 0.0
+    encoded = keys.dictionary_encode()
+    pairs = np.repeat(np.arange(len(there)), sizes) * len(encoded.dictionary) + encoded.indices.to_numpy()
+    pairs.sort(kind="stable")  # np.unique would take longer than everything else
+    return bool((pairs[1:] == pairs[:-1]).any())
 
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:

@@ -54,3 +54,47 @@ def test_what_is_behind_a_null_is_not_refused() -> None:
     masked = pa.StructArray.from_arrays([pa.array([1.0, NAN])], names=["x"], mask=pa.array([False, True]))
     found = Results(pa.schema([("c", POINT)])).cast(pa.RecordBatch.from_arrays([masked], names=["c"]))
     assert found.to_pylist() == [{"c": {"x": 1.0}}, {"c": None}]
+
+
+STRUCTS = pa.map_(pa.struct([("x", pa.int64())]), TEXT)
+
+
+@pytest.mark.parametrize(
+    ("type_", "good", "bad", "told"),
+    [
+        (
+            NAMED,
+            [("a", 1.0), ("b", 1.0)],
+            [("a", 1.0), ("b", 2.0), ("a", 1.0)],
+            "'c' is map, but got a map with the same",
+        ),
+        (COUNTED, [(0.0, "a"), (1.0, "a")], [(0.0, "a"), (-0.0, "b")], "'c' is map, but got a map with the same key"),
+        (STRUCTS, [({"x": 1}, "a"), ({"x": 2}, "a")], [({"x": 1}, "a"), ({"x": 1}, "a")], "'c' is map, but got a map"),
+        (pa.list_(NAMED), [[("a", 1.0)], [("a", 1.0)]], [[], [("a", 1.0), ("a", 2.0)]], "'c[…]' is map, but got a map"),
+    ],
+)
+def test_a_map_with_a_key_twice_is_refused(type_: pa.DataType, good: Any, bad: Any, told: str) -> None:
+    results = Results(pa.schema([("c", type_)]))
+    whole = pa.RecordBatch.from_arrays([pa.array([bad, good, None, good, bad], type_)], names=["c"])
+    assert results.cast(whole.slice(1, 3)).num_rows == 3
+    for part in (whole, whole.slice(0, 2), whole.slice(3)):
+        with pytest.raises(ResultError) as error:
+            results.cast(part)
+        assert f"its column {told}" in str(error.value)
+
+
+def invalid(*values: bytes) -> pa.Array:
+    """Strings of any bytes."""
+    held = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(TEXT, len(values), held.buffers())
+
+
+def test_text_that_is_not_utf8_is_refused() -> None:
+    results = Results(pa.schema([("c", TEXT)]))
+    whole = pa.RecordBatch.from_arrays([invalid("ü".encode(), b"\xff", b"a")], names=["c"])
+    assert results.cast(whole.slice(0, 1)).to_pylist() == [{"c": "ü"}]
+    with pytest.raises(ResultError, match="its column 'c' is string, but got text that isn't UTF-8"):
+        results.cast(whole)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 3], pa.int32()), invalid(b"a", b"b", b"\xe4"))
+    with pytest.raises(ResultError, match=r"its column 'c\[…\]' is string, but got text that isn't UTF-8"):
+        Results(pa.schema([("c", lists.type)])).cast(pa.RecordBatch.from_arrays([lists], names=["c"]))
