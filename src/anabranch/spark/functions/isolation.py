@@ -37,7 +37,6 @@ from anabranch.spark.functions.calling import BATCH, Begin, Evaluator, Outcome, 
 from anabranch.spark.functions.isolation_host import Channel, Service
 
 __all__ = [
-    "BEGINNING",
     "MOST",
     "PAUSE",
     "TRIES",
@@ -70,9 +69,7 @@ cause, and enough memory may soon be free again.
 
 _KILLED = "killed by SIGKILL"
 _ROWS, _BYTES = 128, 16 * 2**20
-BEGINNING = 120.0
-"""How many seconds a process may take to load the job's functions, and to begin with the first message."""
-_ENDING = 10.0
+_BEGINNING, _ENDING = 120.0, 10.0
 _SETTING = "anabranch.isolated"
 _DIED = "Python worker exited unexpectedly"
 
@@ -143,7 +140,7 @@ class _Fork:
             LostError: the process died, took too long, or didn't begin the first message within 120 seconds.
         """
         at = _BEFORE
-        left: float | None = BEGINNING
+        left: float | None = _BEGINNING
         try:
             messages.send(self._socket, request)
             while True:
@@ -159,7 +156,7 @@ class _Fork:
                     messages.send(self._socket, _answered(answer, content))
         except messages.OutOfTime:
             self.kill()
-            how = f"it hasn't started within {BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            how = f"it hasn't started within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
             raise LostError(at, how, late=True) from None
         except messages.Closed:
             raise LostError(at, isolation_host.told(self.kill()), late=False) from None
@@ -202,11 +199,11 @@ class Host:
             )
         try:
             messages.send(self._control, cloudpickle.dumps(open_service))  # type: ignore[no-untyped-call]
-            failed = messages.receive(self._control, BEGINNING)
+            failed = messages.receive(self._control, _BEGINNING)
         except messages.Closed:
             failed = "it has ended"
         except messages.OutOfTime:
-            failed = f"it hasn't loaded the job's functions within {BEGINNING:g} s"
+            failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
         if failed:
             self.close(_ENDING)
             raise RuntimeError(f"the process for user code can't start: {failed}")
@@ -232,7 +229,7 @@ class Host:
         try:
             yield
         except (OSError, messages.Closed):
-            how = isolation_host.told(self._process.wait(BEGINNING))
+            how = isolation_host.told(self._process.wait(_BEGINNING))
             raise RuntimeError(f"the process that starts those for user code has ended: {how}") from None
 
     def ask(
@@ -263,7 +260,7 @@ class Host:
                 return found
         raise RuntimeError(f"the process for user code ends before that begins: {how}")
 
-    def close(self, seconds: float = BEGINNING) -> None:
+    def close(self, seconds: float = _BEGINNING) -> None:
         for fork in self._idle:
             fork.close()
         self._control.close()  # the process ends when its connection is closed
