@@ -294,6 +294,60 @@ def test_messages_of_proto2_are_no_laxer(spark: SparkSession, raw: bytes, row: A
     assert read(spark, [raw], "old.Trip") == [(row, why)]
 
 
+def test_a_column_that_would_be_read_as_a_default_is_not_left_out(site: Site, tmp_path: Path) -> None:
+    site.log.create("flights", 1)
+    settings = site.settings().model_copy(update={"streams": bound(tmp_path, flights="Flight", late="Late")})
+    job = Job("late")
+    job.read("flights").select("carrier").write("late")
+    with pytest.raises(
+        GraphError, match=r"writes no column 'minutes', and the message air\.Late has one that may not be"
+    ):
+        site.deployed(job, settings)
+    others = Job("others")
+    bare = bound(tmp_path, flights="Flight", copies="air.Flight")
+    given = [name for name in NOTHING if NOTHING[name] not in (None, [], {})]
+    others.read("flights").select(*given).write("copies")
+    site.put("flights", 0, [b""], [b"a"])
+    site.deployed(others, settings.model_copy(update={"streams": bare})).ran()
+    assert [record["value"] for record in site.records("copies", 0)] == [b""], "the others may be null or empty"
+
+
+@pytest.mark.parametrize(
+    ("column", "field"), [("carrier", "air.Flight.carrier"), ("kind", "air.Flight.kind"), ("inner.n", "air.Inner.n")]
+)
+def test_a_null_that_would_be_read_as_a_default_is_an_error(spark: SparkSession, column: str, field: str) -> None:
+    from anabranch.spark.internals import protobuf_messages
+
+    made = reader(spark)
+    frame = spark.createDataFrame([(bytearray(FLIGHT(**WHOLE).SerializeToString()),)], "value binary")
+    name, _, inner = column.partition(".")
+    null = F.lit(None).cast(made.schema[name].dataType)
+    null = F.struct(F.lit(None).cast("bigint").alias(inner)) if inner else null
+    opened = frame.select(made.opened(F.col("value")).alias("row")).select(
+        F.col("row").withField(name, null).alias("row")
+    )
+    written = protobuf_messages.written(F.col("row"), made.files, made.message, made.schema)
+    with pytest.raises(Exception, match=rf"the field {field} can't be null, because it is neither optional nor in a"):
+        opened.select(written).collect()
+
+
+def test_a_null_that_can_be_told_from_a_value_is_written(spark: SparkSession) -> None:
+    from anabranch.spark.internals import protobuf_messages
+
+    made = reader(spark)
+    whole = FLIGHT(**WHOLE)
+    frame = spark.createDataFrame([(bytearray(whole.SerializeToString()),)], "value binary")
+    row = F.col("row")
+    for name in ("delay", "inner", "at", "gates", "counts"):
+        row = row.withField(name, F.lit(None).cast(made.schema[name].dataType))
+        whole.ClearField(name)
+    opened = frame.select(made.opened(F.col("value")).alias("row")).select(row.alias("row"))
+    ((value,),) = opened.select(
+        protobuf_messages.written(F.col("row"), made.files, made.message, made.schema)
+    ).collect()
+    assert FLIGHT.FromString(bytes(value)) == whole
+
+
 def test_what_cannot_be_is_found_when_planned(site: Site, tmp_path: Path) -> None:
     site.log.create("flights", 1)
     streams = bound(tmp_path, flights="Plane")

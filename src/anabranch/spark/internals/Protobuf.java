@@ -301,8 +301,12 @@ public final class Protobuf implements UDF1, Serializable {
     String[] names = columns.fieldNames();
     for (int i = 0; i < names.length; i++) {
       Object held = row.get(i);
-      if (held == null) continue;
       Descriptors.FieldDescriptor field = type.findFieldByName(names[i]);
+      if (held == null) {
+        if (field.hasPresence() || field.isRepeated()) continue;
+        throw new IllegalArgumentException("the field " + field.getFullName() + " can't be null, because it is neither "
+            + "optional nor in a oneof: give it a value, as with coalesce, or make it optional");
+      }
       DataType kind = columns.fields()[i].dataType();
       if (field.isMapField()) {
         Descriptors.FieldDescriptor key = field.getMessageType().findFieldByNumber(1);

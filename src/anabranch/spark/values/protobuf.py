@@ -86,7 +86,7 @@ class ProtobufWriter:
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
         message = _message(self.format, where)
         held = _columns(message, where, ())
-        way.check_written(frame, names, held, where, f"the message {message.full_name}")
+        way.check_written(frame, names, _insisting(message, held), where, f"the message {message.full_name}")
         columns = T.StructType([held[name] for name in names])
         struct = F.struct(*[frame[codec.quoted(name)] for name in names])
         return protobuf_messages.written(struct, _files(self.format), message.full_name, columns)
@@ -144,6 +144,14 @@ def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> T.Struc
         )
     inside = (*above, message.full_name)
     return T.StructType([T.StructField(f.name, _type(f, where, inside), not f.is_required) for f in message.fields])
+
+
+def _insisting(message: Descriptor, columns: T.StructType) -> T.StructType:
+    """The columns of a message that is written. A field without presence can't be null: it would be read as its type's
+    default value.
+    """
+    absent = {f.name for f in message.fields if f.is_repeated or (f.has_presence and not f.is_required)}
+    return T.StructType([T.StructField(each.name, each.dataType, each.name in absent) for each in columns])
 
 
 def _type(field: FieldDescriptor, where: str, above: tuple[str, ...]) -> T.DataType:
