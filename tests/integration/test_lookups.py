@@ -13,8 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import Job
 from anabranch.errors import GraphError, StateError
 from anabranch.model.graph import Node
-from anabranch.spark.operators.lookups import Lookups, load, nothing
+from anabranch.spark.operators.lookups import Lookups, everything, load, nothing
 from anabranch.spark.query import resolution
+from anabranch.systems.embedded.system import EmbeddedSystem
+from anabranch.systems.systems import Systems
 from tests.integration.harness import Site
 
 AIRPORTS = "iata string, name string, zone int"
@@ -173,3 +175,22 @@ def test_state_before_a_join_with_an_empty_table_is_kept(site: Site, tmp_path: P
     site.put("in", 0, [{"n": 1}], [b"ATL"])
     deployed.ran()
     assert [(value["dest"], value["several"]) for value in site.values("out")] == [("ATL", 4)]
+
+
+def test_a_stream_that_gets_partitions_while_it_is_read_is_read_as_far_as_it_was_known(
+    site: Site, spark: SparkSession
+) -> None:
+    site.log.create("airports", 1)
+    site.put("airports", 0, [{"name": "Atlanta"}], [b"ATL"])
+
+    class Growing(EmbeddedSystem):
+        def starts(self, stream: str) -> dict[int, int]:
+            found = super().starts(stream)
+            self.expand(stream, 2)
+            site.put(stream, 1, [{"name": "Boston"}], [b"BOS"])
+            return found
+
+    systems = Systems(site.settings())
+    systems.of = lambda _: Growing(site.log.root)  # type: ignore[method-assign]
+    name, records = everything(systems, "airports", spark)
+    assert (name, [row["key"] for row in records.collect()]) == ("embedded/airports", [b"ATL"])

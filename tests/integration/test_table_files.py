@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ AIRPORTS = ",iata,city,name,zone\n0,MIA,Miami,Miami International,5\n1,SFO,San F
 """As pandas writes them: the first column has no name."""
 
 
-def job(path: Path, schema: str, **more: Any) -> Job:
+def job(path: Path, schema: str | None, **more: Any) -> Job:
     made = Job("j")
     read = made.read("in", key="k string", schema="n int, dest string")
     read.join_table(str(path), **{"on": {"dest": "iata"}, "schema": schema, **more}).write("out")
@@ -118,6 +119,129 @@ def test_the_files_of_a_folder_must_have_the_same_header(spark: SparkSession, tm
 def test_a_folder_without_files_is_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "airports").mkdir()
     assert rows(spark, tmp_path / "airports", "iata string, zone int", format="csv") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("iata,zone\nMIA,5\n", "zone,iata\n8,SFO\n"), ('"IATA",zone\nMIA,5\n', 'zone,"IATA"\n8,SFO\n')],
+)
+def test_a_file_that_is_replaced_before_its_rows_are_read_is_not_read_by_position(
+    spark: SparkSession, tmp_path: Path, before: str, after: str
+) -> None:
+    path = saved(tmp_path / "airports.csv", before)
+    made = job(path, "iata string, zone string")
+
+    def table(*_: Any) -> Any:
+        found = load(made.graph[1], spark, {}, nothing, {})
+        saved(path, after)
+        return found
+
+    lookups = Lookups(table, resolution.columns(made.graph, {}, {}, __file__), lambda: 0.0)
+    with pytest.raises(Exception, match="header") as raised:
+        lookups.now(made.graph[1], spark)
+    failure = error_text.failure(raised.value)
+    assert "CSV header does not conform to the schema" in failure.what
+    assert failure.remedy is Remedy.ATTEMPT
+
+
+@pytest.mark.parametrize(
+    "header", ['\ufeff"iata","zone"', "Iata,ZONE", "iata,zone,", "iata,zone,n,N", "iata,zone,,", "zone0,zone,iata"]
+)
+def test_headers_of_all_kinds_are_taken(spark: SparkSession, tmp_path: Path, header: str) -> None:
+    values = {"iata": "MIA", "zone": "5"}
+    names = [name.strip('\ufeff" ').lower() for name in header.split(",")]
+    line = ",".join(values.get(name, "1") for name in names)
+    path = saved(tmp_path / "airports.csv", f"{header}\n{line}\n")
+    assert rows(spark, path, "iata string, zone int") == [{"iata": "MIA", "zone": 5}]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_a_column_that_files_do_not_have_is_told_and_is_not_null(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    path = tmp_path / f"airports.{format_}"
+    spark.range(1).selectExpr("'MIA' AS iata", "5 AS zone").write.format(format_).save(str(path))
+    assert rows(spark, path, "ZONE bigint, iata string") == [{"iata": "MIA", "ZONE": 5}]
+    with pytest.raises(GraphError, match=rf"airports\.{format_} has no column 'code', but iata, zone"):
+        rows(spark, path, "iata string, code int")
+    spark.range(1).selectExpr("'SFO' AS iata", "6 AS zone", "7 AS code").write.format(format_).mode("append").save(
+        str(path)
+    )
+    found = rows(spark, path, "iata string, code int")
+    assert found == [{"iata": "MIA", "code": None}, {"iata": "SFO", "code": 7}]
+
+
+@pytest.mark.parametrize(
+    ("held", "declared", "value"),
+    [
+        ("CAST(5 AS tinyint)", "bigint", 5),
+        ("5", "double", 5.0),
+        ("CAST(1.5 AS float)", "double", 1.5),
+        ("CAST(1.25 AS decimal(5,2))", "decimal(8,3)", Decimal("1.250")),
+        ("CAST('ü' AS binary)", "string", "ü"),
+        ("TIMESTAMP_NTZ'2026-01-02 03:04:05'", "string", None),
+        ("5L", "int", None),
+        ("'5'", "int", None),
+        ("5", "string", None),
+        ("1.5D", "int", None),
+        ("CAST(1.25 AS decimal(5,2))", "decimal(5,1)", None),
+        ("named_struct('a', 1)", "struct<a: int, b: int>", None),
+    ],
+)
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_a_column_of_a_file_has_its_type_or_a_wider_one(
+    spark: SparkSession, tmp_path: Path, held: str, declared: str, value: Any, format_: str
+) -> None:
+    path = tmp_path / f"airports.{format_}"
+    spark.range(1).selectExpr("'MIA' AS iata", f"{held} AS x").write.format(format_).save(str(path))
+    if value is None:
+        with pytest.raises(GraphError, match=r"the column 'x' of .* is \S+, and is declared as "):
+            rows(spark, path, f"iata string, x {declared}")
+    else:
+        assert rows(spark, path, f"iata string, x {declared}") == [{"iata": "MIA", "x": value}]
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "parquet", "orc"])
+def test_a_table_without_rows_is_a_table(spark: SparkSession, tmp_path: Path, format_: str) -> None:
+    path = tmp_path / f"airports.{format_}"
+    if format_ == "json":
+        saved(path, "")
+    else:
+        table = spark.range(0).selectExpr("'MIA' AS iata", "5 AS zone").coalesce(1)
+        table.write.format(format_).options(header="true").save(str(path))
+    assert rows(spark, path, "iata string, zone int") == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [(None, "can't read its table: .*Unexpected end-of-input"), ("iata string, zone bigint", "MALFORMED")],
+)
+def test_a_broken_line_of_a_json_file_is_told(
+    spark: SparkSession, tmp_path: Path, schema: str | None, told: str
+) -> None:
+    path = saved(tmp_path / "airports.json", '{"iata": "MIA", "zone": 5}\n')
+    made = job(path, schema)
+    lookups = Lookups(
+        partial(load, functions={}, records=nothing, formats={}),
+        resolution.columns(made.graph, {}, {}, __file__),
+        lambda: 0.0,
+    )
+    saved(path, '{"iata": "MIA", "zone": 5}\n{"iata": "SFO", "zo\n')
+    with pytest.raises(Exception, match="airports") as raised:
+        lookups.now(made.graph[1], spark)
+    failure = error_text.failure(raised.value)
+    assert re.search(told, failure.what)
+    assert failure.remedy is Remedy.ATTEMPT
+
+
+def test_a_key_that_no_row_of_a_json_file_has_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path / "airports.json", '{"IATA": "MIA", "zone": 5}\n{"IATA": "SFO", "zone": 6}\n')
+    with pytest.raises(GraphError, match=r"no row of .*airports\.json has the column 'iata', by which it is joined"):
+        rows(spark, path, "iata string, zone int")
+    saved(path, '{"iata": "MIA"}\n{"zone": 6}\n')
+    assert len(rows(spark, path, "iata string, zone int")) == 2
+    saved(path, "\n")
+    assert rows(spark, path, "iata string, zone int") == []
 
 
 def test_a_json_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -173,6 +173,10 @@ _KINDS = (
         _says(r"FileNotFoundError|NoSuchFileException|FileNotFoundException"),
         "restore that file, or see why it was removed",
     ),
+    _Kind(
+        _says(r"CSV header does not conform to the schema"),
+        "the table's file was replaced while it was read; the lane continues from this batch",
+    ),
     _Kind(_says(r"\bOSError: \[Errno"), "see what is wrong with that file, disk or connection"),
 )
 

@@ -66,7 +66,8 @@ class Lookups:
             found = self._as_planned(node, self.load(node, spark))
             # The rows are copied rather than cached. If the table were cached, the next read of the table would get the
             # cached rows from Spark.
-            table = spark.createDataFrame(found.toArrow(), found.schema)
+            rows = found.toArrow()
+            table = spark.createDataFrame(rows, found.schema)
         except PySparkException as error:
             if "anabranch.errors." in str(error):
                 raise
@@ -74,6 +75,7 @@ class Lookups:
                 f"{label(node)} can't read its table: {str(error).strip().splitlines()[0]}",
                 "see that it is there, with the columns that it had; the lane continues from this batch",
             ) from error
+        table_files.check_keys(node, rows)
         self._held[node.id] = (at, table)
         return table
 
@@ -168,7 +170,8 @@ def everything(systems: Systems, stream: str, spark: SparkSession) -> tuple[str,
     """A stream's full name, and all records that it has now. Raises NotFoundError if the stream doesn't exist."""
     system = systems.of(stream)
     starts = system.starts(stream)
-    ranges = {p: [(starts[p], end)] for p, end in system.ends(stream).items() if end > starts[p]}
+    ends = system.ends(stream, starts)  # the stream may just have got more partitions
+    ranges = {p: [(starts[p], end)] for p, end in ends.items() if end > starts[p]}
     return f"{system.name}/{stream}", again(spark, system, stream, ranges)
 
 

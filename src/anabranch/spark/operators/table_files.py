@@ -6,57 +6,135 @@ from __future__ import annotations
 
 import csv
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField
+from pyspark.sql.types import DataType, DecimalType, StringType, StructField
 
-from anabranch.errors import GraphError
+from anabranch.errors import GraphError, OperatorError
 from anabranch.model.graph import Node
+from anabranch.spark.internals import java
 from anabranch.spark.operators.labels import label
 from anabranch.spark.values import codec
 
-__all__ = ["read"]
+__all__ = ["check_keys", "read"]
+
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint"),
+    "smallint": ("int", "bigint"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "binary": ("string",),
+    "timestamp_ntz": ("timestamp",),
+}
+"""The other types as which a column of a Parquet, ORC or Delta table may be declared. The binary columns of Parquet
+files are the texts of programs that don't mark them; times without a zone are times in UTC.
+"""
 
 
 def read(node: Node, spark: SparkSession) -> DataFrame:
     """The table that a ``join_table`` reads from a file, or from a folder of files.
 
     Raises:
-        GraphError: a CSV file's header lacks a declared column, or the headers of several files differ.
+        GraphError: the files lack a declared column, have it with another type, or are CSV files with different
+            headers.
+        OperatorError: the columns of JSON files can't be inferred.
     """
     path, format_ = node.args["path"], node.args["format"]
-    reader, declared = spark.read.format(format_), node.args.get("schema")
-    if format_ == "csv" or declared:
-        reader = reader.option("mode", "FAILFAST")
-    if format_ != "csv":
-        return (reader.schema(declared) if declared else reader).load(path)
-    # With column pruning, Spark wouldn't notice that a line has too many or too few values.
-    reader = reader.option("header", "true").option("columnPruning", "false")
+    reader, declared = spark.read.format(format_).option("mode", "FAILFAST"), node.args.get("schema")
+    if format_ == "json":
+        return _json(node, reader.schema(declared) if declared else reader)
+    if format_ == "csv":
+        # With column pruning, Spark wouldn't notice that a line has too many or too few values.
+        reader = reader.option("header", "true").option("columnPruning", "false")
+    elif declared:
+        reader = reader.option("mergeSchema", "true")  # otherwise, one of the files would decide about the columns
     try:
         table = reader.load(path)
     except AnalysisException as error:
         if not declared or error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
             raise
         return reader.schema(declared).load(path)  # a folder without files
-    _check_headers(node, table)
+    if format_ == "csv":
+        _check_headers(node, table)
+        table = reader.option("enforceSchema", _has_new_names(table)).load(path)
     return _declared(node, table) if declared else table
 
 
+def _json(node: Node, reader: DataFrameReader) -> DataFrame:
+    try:
+        return reader.load(node.args["path"])
+    except PySparkException:
+        raise
+    except Exception as error:  # Spark reads the file here if it has to infer the columns
+        raise OperatorError(
+            f"{label(node)} can't read its table: {java.reason(error)}",
+            f"see that each line of {node.args['path']} is a JSON object",
+        ) from error
+
+
+def check_keys(node: Node, table: pa.Table) -> None:
+    """Raises GraphError if a key column of a table in JSON is null in all rows. Spark takes a column that is declared,
+    and that the file doesn't have, for a column of nulls.
+    """
+    if node.args.get("format") != "json" or not table.num_rows:
+        return
+    for name in node.args["on"].values():
+        if table.column(name).null_count == table.num_rows:
+            raise GraphError(
+                f"{label(node)}: no row of {node.args['path']} has the column {name!r}, by which it is joined",
+                "in schema= and on=, use names that the rows have; case matters",
+            )
+
+
+def _has_new_names(table: DataFrame) -> bool:
+    """Whether Spark may have named columns of a CSV table, which it does if the header has no name for them, or has a
+    name twice. Such a name ends with the column's number, and Spark doesn't find it in the header. All other names are
+    compared again with the header when rows are read, because the file may have been replaced since.
+    """
+    return any(name.endswith(str(number)) for number, name in enumerate(table.columns))
+
+
 def _declared(node: Node, table: DataFrame) -> DataFrame:
-    """The declared columns of a CSV table, found by their names. (With a schema, Spark would find the columns by their
-    positions, and a value that can't be cast would become null.)
+    """The declared columns of a table, found by their names. (With a schema, Spark would find the columns of a CSV file
+    by their positions, a value that can't be cast would become null, and so would a column that a Parquet or ORC file
+    doesn't have.)
     """
     found = {name.lower(): name for name in table.columns}
     fields = codec.parse_schema(node.args["schema"]).fields
     missing = next((field.name for field in fields if field.name.lower() not in found), None)
+    csv_ = node.args["format"] == "csv"
     if missing is not None:
+        path, columns = node.args["path"], ", ".join(table.columns)
+        said = f"the header of {path} has no" if csv_ else f"{path} has no"
+        place = "the header" if csv_ else "the files"
         raise GraphError(
-            f"{label(node)}: the header of {node.args['path']} has no column {missing!r}, but "
-            f"{', '.join(table.columns) or 'is empty'}",
-            "in schema=, declare columns of the header, under their names there; their order doesn't matter",
+            f"{label(node)}: {said} column {missing!r}, but {columns or 'is empty'}",
+            f"in schema=, declare columns of {place}, under their names there; their order doesn't matter",
         )
-    return table.select(*[_cast(node, table, found[field.name.lower()], field) for field in fields])
+    made = _cast if csv_ else _widened
+    return table.select(*[made(node, table, found[field.name.lower()], field) for field in fields])
+
+
+def _widened(node: Node, table: DataFrame, name: str, field: StructField) -> Column:
+    held, wanted = table.schema[name].dataType, field.dataType
+    if not _fits(held, wanted):
+        was, now = held.simpleString(), wanted.simpleString()
+        raise GraphError(
+            f"{label(node)}: the column {field.name!r} of {node.args['path']} is {was}, and is declared as {now}",
+            f'declare it as the file has it: schema="{field.name} {was}"',
+        )
+    return table[codec.quoted(name)].cast(wanted).alias(field.name)
+
+
+def _fits(held: DataType, wanted: DataType) -> bool:
+    """Whether a type can hold all values of another one."""
+    if isinstance(held, DecimalType) and isinstance(wanted, DecimalType):
+        whole = wanted.precision - wanted.scale >= held.precision - held.scale
+        return whole and wanted.scale >= held.scale
+    was, now = held.simpleString(), wanted.simpleString()
+    return was == now or now in _WIDER.get(was, ())
 
 
 def _cast(node: Node, table: DataFrame, name: str, field: StructField) -> Column:
