@@ -17,7 +17,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import AnabranchError
 from anabranch.model.deployment_state import DeploymentState
-from anabranch.model.lane import Lane, lowest, open_lanes
+from anabranch.model.lane import Lane, LaneState, lowest
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning import stages
 from anabranch.protocol.lane_report import LaneReport
@@ -37,9 +37,11 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that a job still has to read, according to its open lanes or, if no lane is open, to the lanes
-    without successors; None if there are no lanes. Streams that none of these lanes reads are left out. So are
-    partitions that any of these lanes reads from an unknown position.
+    """The lowest offsets that a job still has to read, according to its open lanes and the closed lanes without
+    successors; None if there are no lanes. Streams that none of these lanes reads are left out. So are partitions that
+    any of these lanes reads from an unknown position.
+
+    In a drain, lanes close one after another, without successors: the next deployment continues where they ended.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.
@@ -47,7 +49,7 @@ def still_to_read(
         reports: the latest reports, by lane id.
     """
     followed = {name for lane in known.values() for name in lane.predecessors}
-    reading = open_lanes(lanes) or [lane for lane in lanes if lane.id not in followed]
+    reading = [lane for lane in lanes if lane.state is not LaneState.CLOSED or lane.id not in followed]
     if not reading:
         return None
     next_offsets = _NextOffsets(known, reports)

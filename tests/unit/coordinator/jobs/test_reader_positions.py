@@ -28,7 +28,7 @@ from anabranch.systems.embedded import LaneWriter, Log
 from anabranch.systems.systems import Systems
 from tests.support.costs import ALLOWED, calls
 from tests.support.reports import lane_report
-from tests.unit.coordinator import workers
+from tests.unit.coordinator import drainer, workers
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB, start
@@ -100,6 +100,11 @@ CASES: dict[str, tuple[list[Lane], list[LaneReport], Mapping[int, int]]] = {
         [],
         {0: 6},
     ),
+    "a lane that has drained before others": (
+        [lane("a", **ended(6)), lane("b", SSP.parse("embedded/between/0"))],
+        [],
+        {0: 6},
+    ),
     "a drained job": ([lane("a", **ended(4)), lane("b", predecessors=("a",), **ended(8))], [], {0: 8}),
 }
 
@@ -131,8 +136,8 @@ def test_without_lanes_nothing_is_known() -> None:
     assert reader_positions.still_to_read([], {}, {}) is None
 
 
-def test_a_stream_that_no_open_lane_reads_is_left_out() -> None:
-    lanes = [lane("a", SSP.parse("embedded/former/0"), state=LaneState.CLOSED), lane("b")]
+def test_a_stream_that_is_read_no_more_is_left_out() -> None:
+    lanes = [lane("a", SSP.parse("embedded/former/0"), state=LaneState.CLOSED), lane("b", predecessors=("a",))]
     found = reader_positions.still_to_read(lanes, {each.id: each for each in lanes}, {})
     assert found == {IN: {}}
 
@@ -218,6 +223,30 @@ def test_a_job_that_has_ended_stores_where_it_is(store: Store, clock: Clock, sys
     assert coordinator.status(JOB).state == "stopped"
     coordinator.reader_positions.settle(JOB)
     assert positions(log) == {0: 5, 1: 5}
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["to its end", "stopped meanwhile"])
+def test_a_job_that_drains_stays_a_reader_of_its_inputs(
+    store: Store, clock: Clock, systems: Systems, log: Log, ends: bool
+) -> None:
+    """The lanes that read them close first, and the next deployment reads on from there."""
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    worker = drainer.running(coordinator)
+    worker.slow = {each.id for each in drainer.lanes_of(store, 1) if each.upstream}
+    coordinator.drain(JOB, drainer.said())
+    worker.turns(8)
+    assert {each.state for each in drainer.sources(store)} == {LaneState.CLOSED}
+    for _ in range(3):
+        coordinator.reader_positions.look()
+        clock.at += 60
+    assert positions(log) == {0: 10, 1: 10}
+    assert log.readers("former").all() == {}, "no lane of the deployment has ever read it"
+    if ends:
+        worker.slow = set()
+        worker.turns(8)
+        assert coordinator.status(JOB).state == "drained"
+    coordinator.reader_positions.settle(JOB)
+    assert positions(log) == {0: 10, 1: 10}
 
 
 def between(containers: int = 1, factor: int = 1, partitions: int = 2) -> tuple[StartRequest, str]:
