@@ -31,10 +31,9 @@ def forget(system: System, stream: str, job: str) -> None:
     readers = system.readers()
     if readers is None:
         raise UsageError(f"{stream} is in {system.name}, which keeps nothing for readers", "leave out --forget-reader")
-    known = sorted(readers.of(stream))
-    if job not in known:
-        raise NotFoundError(f"job {job!r} isn't a known reader of {stream}", f"those are: {', '.join(known) or 'none'}")
-    readers.forget(stream, job)
+    if not readers.forget(stream, job):
+        known = ", ".join(sorted(lag.job for lag in readers.lags(stream)))
+        raise NotFoundError(f"job {job!r} isn't a known reader of {stream}", f"those are: {known or 'none'}")
 
 
 def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:

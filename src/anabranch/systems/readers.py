@@ -47,8 +47,9 @@ class Readers(Protocol):
     :meth:`System.retain` is called with ``past_readers``.
     """
 
-    def of(self, stream: str) -> Mapping[str, Reader]:
-        """The readers of a stream, by job. Raises LogError if a reader's file is damaged."""
+    def of(self, stream: str, job: str) -> Reader | None:
+        """A job as a reader of a stream; None if it isn't one. Raises LogError if what is stored about the job is
+        damaged."""
         ...
 
     def hold_all(self, stream: str, job: str) -> None:
@@ -67,6 +68,8 @@ class Readers(Protocol):
             positions: the positions by partition. For a partition that is missing, a reader keeps its position; the
                 position of a new reader is 0.
 
+        What is stored about the job may be damaged: then its position becomes 0 in all partitions.
+
         Raises:
             LogError: the reader can't be stored. If the reason is that the process has no right to write there, and the
                 stream has no retention, a warning may be logged instead.
@@ -76,13 +79,13 @@ class Readers(Protocol):
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """Raise a job's positions, because the job won't read earlier records again. Positions that are already higher,
         and positions of other partitions, stay. Returns False and changes nothing if a position may have been lowered
-        since ``revision``, or if the job is no longer a reader.
+        since ``revision``, or if the job is no longer a reader. Raises LogError if the positions can't be stored.
         """
         ...
 
-    def forget(self, stream: str, job: str, revision: str | None = None) -> None:
+    def forget(self, stream: str, job: str, revision: str | None = None) -> bool:
         """Forget that a job reads a stream. With ``revision``, do nothing if a position may have been lowered since
-        this revision. Idempotent.
+        this revision. Returns whether the job was forgotten. Raises LogError if this can't be stored.
         """
         ...
 

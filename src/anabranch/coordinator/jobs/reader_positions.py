@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from anabranch import logs
@@ -203,7 +204,8 @@ class ReaderPositions:
             for place in places:
                 key = (place.system, place.stream)
                 now = self._turns[job][key] = _Turn(place.revision, found.get(key))
-                _store(job, place, before.get(key), now)
+                with _logged(job, place.stream):
+                    _store(job, place, before.get(key), now)
             return bool(places) or purges
         except (AnabranchError, OSError) as error:
             log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
@@ -256,10 +258,23 @@ def _places(systems: Systems, job: str) -> list[_Place]:
     found: list[_Place] = []
     for system in systems.all:
         readers = system.readers()
-        if readers is not None:
-            known = ((stream, readers.of(stream).get(job)) for stream in system.streams())
-            found += [_Place(readers, system.name, stream, its.revision) for stream, its in known if its is not None]
+        for stream in system.streams() if readers is not None else ():
+            assert readers is not None
+            with _logged(job, stream):
+                its = readers.of(stream, job)
+                if its is not None:
+                    found.append(_Place(readers, system.name, stream, its.revision))
     return found
+
+
+@contextmanager
+def _logged(job: str, stream: str) -> Iterator[None]:
+    """Inside ``with``, an error concerns one stream, and is only logged: the stream keeps more records than necessary.
+    The next turn tries again."""
+    try:
+        yield
+    except (AnabranchError, OSError) as error:
+        log.warning("what a job has read can't be stored beside an input", job=job, stream=stream, error=str(error))
 
 
 def _store(job: str, place: _Place, before: _Turn | None, now: _Turn) -> None:

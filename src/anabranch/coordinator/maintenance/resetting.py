@@ -22,7 +22,7 @@ from anabranch import config as configuration
 from anabranch.config import Settings
 from anabranch.coordinator.jobs import fencing, job_events
 from anabranch.coordinator.store import Event, Store, stored_jobs
-from anabranch.errors import ConflictError, NotFoundError
+from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
@@ -119,12 +119,18 @@ def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing
 
 
 def _forget_reader(systems: Systems, job: str) -> None:
+    """Remove the job from the readers of all streams from which it can be removed. Then raise the first error."""
+    errors: list[AnabranchError] = []
     for system in systems.all:
         readers = system.readers()
         for stream in system.streams() if readers is not None else ():
-            with suppress(NotFoundError):  # the stream was deleted meanwhile
-                assert readers is not None
+            assert readers is not None
+            try:
                 readers.forget(stream, job)
+            except AnabranchError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def _graphs(store: Store, job: str, last: int) -> list[Graph]:

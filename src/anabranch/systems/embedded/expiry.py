@@ -90,7 +90,7 @@ class Expiry:
         although the retention doesn't keep them. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
-        known = readers.StreamReaders(self._root, info.name, info.partitions).all()
+        known = readers.StreamReaders(self._root, info.name, lambda: info.partitions).all()
         unread, overdue = dict.fromkeys(known, 0), dict.fromkeys(known, 0)
         for number, tail in tails.items():
             begins = start.read(layout.start_path(self._root, info.name, number)).offset

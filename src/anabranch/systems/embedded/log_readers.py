@@ -25,8 +25,8 @@ class LogReaders:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def of(self, stream: str) -> Mapping[str, Reader]:
-        return self._log.readers(stream).all()
+    def of(self, stream: str, job: str) -> Reader | None:
+        return self._log.readers(stream).of(job)
 
     def hold_all(self, stream: str, job: str) -> None:
         self._register(stream, job, lambda readers: readers.hold_all(job))
@@ -59,8 +59,8 @@ class LogReaders:
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
         return self._log.readers(stream).advance(job, positions, revision)
 
-    def forget(self, stream: str, job: str, revision: str | None = None) -> None:
-        self._log.readers(stream).forget(job, revision)
+    def forget(self, stream: str, job: str, revision: str | None = None) -> bool:
+        return self._log.readers(stream).forget(job, revision)
 
     def lags(self, stream: str) -> list[ReaderLag]:
         return self._log.lags(stream)

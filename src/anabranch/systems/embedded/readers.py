@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -22,7 +23,13 @@ from anabranch.systems.readers import Reader
 
 __all__ = ["StreamReaders", "changed_at", "limit"]
 
-_FILE_NAME = re.compile(r"([^.].*)\.json")
+_FILE_NAME = re.compile(r"[^.].*\.json")
+_LET_READ = "let the user of this process read that folder"
+_LET_WRITE = (
+    "let the job's user write to that folder, and make room on its disk: without this, a retention could delete "
+    "records that the job must still read"
+)
+_LET_FORGET = "run the command as a user who may write there: until then, the stream keeps records for the job"
 
 
 class _ReaderFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +43,10 @@ _DECODER = msgspec.json.Decoder(_ReaderFile)
 
 
 class StreamReaders:
-    """The readers of one stream. Any number of processes can access them at once."""
+    """The readers of one stream. Any number of processes can access them at once. Only a job that becomes a reader
+    needs the stream's number of ``partitions``."""
 
-    def __init__(self, root: str, stream: str, partitions: int) -> None:
+    def __init__(self, root: str, stream: str, partitions: Callable[[], int]) -> None:
         self._root = root
         self._stream = stream
         self._partitions = partitions
@@ -48,6 +56,12 @@ class StreamReaders:
         """The readers by job. Raises LogError for a damaged file, and UnsupportedFormatError for a file with another
         format version; the error names the file."""
         return _read(self._folder)
+
+    def of(self, job: str) -> Reader | None:
+        """The job as a reader; None if it isn't one. Raises what :meth:`all` raises, but only for the job's own file,
+        and LogError if this file can't be read."""
+        with self._failing(f"whether {job} is a reader of {self._stream} can't be seen", _LET_READ):
+            return _decoded(_path(self._folder, job))
 
     def hold_all(self, job: str) -> None:
         """See :meth:`anabranch.systems.readers.Readers.hold_all`."""
@@ -60,31 +74,34 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
-        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones.
+        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones. A damaged
+        file of the job is replaced by one with the position 0 in all partitions, without being deleted first: without a
+        file, the job wouldn't be a reader.
         """
-        try:
+        partitions = self._partitions()
+        with self._failing(f"{job} can't be registered as a reader of {self._stream}", _LET_WRITE):
             with disk.exclusive(self._lock):
                 os.makedirs(self._folder, exist_ok=True)
-                positions = lower(self.all().get(job))
+                try:
+                    positions = lower(_decoded(_path(self._folder, job)))
+                except LogError:
+                    positions = {}
                 if positions is not None:
                     self._write(job, uuid.uuid4().hex, positions)
                 # The process that wrote the file may have been killed before it made these names durable.
                 disk.sync_folder(self._folder)
                 disk.sync_folder(os.path.dirname(self._folder))
-            for number in range(self._partitions):
+            for number in range(partitions):
                 with disk.shared(partition.lock_path(layout.manifest_folder(self._root, self._stream, number))):
                     pass
-        except OSError as error:
-            raise LogError(
-                f"{job} can't be registered as a reader of {self._stream} in {self._folder}: {error.strerror}",
-                "let the job's user write to that folder, and make room on its disk: without this, a retention could "
-                "delete records that the job must still read",
-            ) from error
 
     def advance(self, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """See :meth:`anabranch.systems.readers.Readers.advance`."""
-        with disk.exclusive(self._lock):
-            known = self.all().get(job)
+        with (
+            self._failing(f"what {job} has read of {self._stream} can't be stored", _LET_WRITE),
+            disk.exclusive(self._lock),
+        ):
+            known = _decoded(_path(self._folder, job))
             if known is None or known.revision != revision:
                 return False
             higher = {**known.positions}
@@ -94,13 +111,30 @@ class StreamReaders:
                 self._write(job, revision, higher)
         return True
 
-    def forget(self, job: str, revision: str | None = None) -> None:
-        """See :meth:`anabranch.systems.readers.Readers.forget`."""
-        with disk.exclusive(self._lock):
-            known = self.all().get(job)
-            if known is not None and revision in (None, known.revision):
-                os.unlink(_path(self._folder, job))
-                disk.sync_folder(self._folder)
+    def forget(self, job: str, revision: str | None = None) -> bool:
+        """See :meth:`anabranch.systems.readers.Readers.forget`. Takes no lock, and writes nothing, if the job isn't a
+        reader."""
+        path = _path(self._folder, job)
+        with self._failing(f"{job} can't be removed from the readers of {self._stream}", _LET_FORGET):
+            try:
+                os.stat(path)
+                with disk.exclusive(self._lock):
+                    known = None if revision is None else _decoded(path)
+                    if revision is not None and (known is None or known.revision != revision):
+                        return False
+                    os.unlink(path)
+                    disk.sync_folder(self._folder)
+            except FileNotFoundError:
+                return False
+        return True
+
+    @contextmanager
+    def _failing(self, what: str, cure: str) -> Iterator[None]:
+        """Inside ``with``, errors of the disk become LogErrors."""
+        try:
+            yield
+        except OSError as error:
+            raise LogError(f"{what} in {self._folder}: {error.strerror}", cure) from error
 
     @property
     def _lock(self) -> str:
@@ -126,25 +160,28 @@ def _read(folder: str) -> dict[str, Reader]:
         names = sorted(os.listdir(folder))
     except FileNotFoundError:
         return {}
-    found = {}
-    for name in names:
-        path = f"{folder}/{name}"
-        if _FILE_NAME.fullmatch(name) is None:
-            continue
-        try:
-            with open(path, "rb") as file:
-                raw = file.read()
-        except FileNotFoundError:  # the job was reset meanwhile
-            continue
-        try:
-            reader = layout.decode(raw, _DECODER, path)
-        except LogError as error:
-            raise LogError(
-                error.what,
-                f"delete that file, then stop and start job {name.removesuffix('.json')}, which writes it again",
-            ) from error
-        found[reader.job] = Reader(job=reader.job, revision=reader.revision, positions=reader.positions)
-    return found
+    read = (_decoded(f"{folder}/{name}") for name in names if _FILE_NAME.fullmatch(name) is not None)
+    return {reader.job: reader for reader in read if reader is not None}  # None: the job was reset meanwhile
+
+
+def _decoded(path: str) -> Reader | None:
+    """The reader in a file; None if there is no file. Raises what :meth:`StreamReaders.all` raises."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read()
+    except FileNotFoundError:
+        return None
+    try:
+        found = layout.decode(raw, _DECODER, path)
+    except LogError as error:
+        job = os.path.basename(path).removesuffix(".json")
+        stream = os.path.basename(os.path.dirname(os.path.dirname(path)))
+        raise LogError(
+            error.what,
+            f"stop and start job {job}, which writes the file again; or, if that job no longer exists: "
+            f"anabranch stream retain {stream} --forget-reader {job}",
+        ) from error
+    return Reader(job=found.job, revision=found.revision, positions=found.positions)
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:

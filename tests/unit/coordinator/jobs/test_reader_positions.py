@@ -396,6 +396,22 @@ def test_a_damaged_file_does_not_stop_the_coordinator(store: Store, clock: Clock
     assert coordinator.status(JOB).state == "running"
 
 
+@pytest.mark.parametrize("job", [JOB, "another"])
+def test_a_damaged_file_stops_nothing_else(store: Store, clock: Clock, systems: Systems, log: Log, job: str) -> None:
+    coordinator = Coordinator(store, clock=clock, systems=systems)
+    worker = workers.running(coordinator)
+    worker.read = 5
+    worker.turns()
+    log.readers("former").hold_all(job)  # its name comes first
+    (log.root / "former" / "readers" / f"{job}.json").write_bytes(b"")
+    with capture_logs() as lines:
+        coordinator.reader_positions.look()
+        clock.at += 60
+        coordinator.reader_positions.look()
+    assert positions(log) == {0: 5, 1: 5}
+    assert [line["stream"] for line in lines] == (["former", "former"] if job == JOB else [])
+
+
 def test_settings_that_are_not_known_keep_no_other_job_from_its_turn(store: Store, clock: Clock) -> None:
     coordinator = Coordinator(store, clock=clock)
     program = msgspec.structs.replace(PROGRAM, settings={"job": {"cores": 1}})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
@@ -17,7 +19,7 @@ from anabranch.coordinator.jobs import fencing
 from anabranch.coordinator.maintenance import resetting
 from anabranch.coordinator.maintenance.resetting import Losses
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError, FencedError
+from anabranch.errors import AnabranchError, ConflictError, FencedError, LogError
 from anabranch.model.lane import AfterDrain, Lane, LaneState
 from anabranch.planning import plan as planning
 from anabranch.protocol.deployment import DeployRequest, StartRequest
@@ -125,6 +127,41 @@ def test_its_inputs_keep_nothing_for_it_any_more(store: Store, log: Log, setting
     log.readers("in").hold_all(JOB)  # as if the process had died before it came to that
     reset(store, settings)
     assert set(log.readers("in").all()) == {"another"}
+
+
+def test_damaged_files_of_readers_do_not_stop_it(store: Store, log: Log, settings: Settings) -> None:
+    at_rest(store, log)
+    log.create("a", 1)
+    for stream in ("a", "in"):
+        log.readers(stream).hold_all(JOB)
+    log.readers("a").hold_all("another")
+    for job in (JOB, "another"):
+        (log.root / "a" / "readers" / f"{job}.json").write_bytes(b"")
+    reset(store, settings)
+    assert [path.name for path in sorted(log.root.glob("*/readers/*"))] == ["another.json"]
+
+
+def test_from_where_it_cannot_be_removed_it_is_told_at_the_end(
+    store: Store, log: Log, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_rest(store, log)
+    log.create("a", 1)
+    for stream in ("a", "in"):
+        log.readers(stream).hold_all(JOB)
+    real = os.unlink
+
+    def refuse(path: str) -> None:
+        if path.endswith(f"a/readers/{JOB}.json"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        real(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        with pytest.raises(LogError, match="j can't be removed from the readers of a in"):
+            reset(store, settings)
+    assert (set(log.readers("a").all()), set(log.readers("in").all())) == ({JOB}, set())
+    reset(store, settings)
+    assert log.readers("a").all() == {}
 
 
 def test_its_next_life_begins_as_a_new_job_and_may_write(store: Store, log: Log, settings: Settings) -> None:

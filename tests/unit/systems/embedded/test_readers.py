@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from anabranch.errors import LogError
+from anabranch.errors import LogError, UnsupportedFormatError
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, disk, start
 from anabranch.systems.embedded.log_readers import LogReaders
-from anabranch.systems.readers import ReaderLag
+from anabranch.systems.readers import Reader, ReaderLag
 from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put
 
@@ -299,11 +299,79 @@ def test_a_damaged_file_of_a_reader_stops_the_retention_and_nothing_else(log: Lo
     path.write_bytes(b"")
     with pytest.raises(LogError, match=r"readers/j\.json is damaged") as caught:
         log.expire("s")
-    assert "delete that file, then stop and start job j" in caught.value.cure
+    assert caught.value.cure == (
+        "stop and start job j, which writes the file again; or, if that job no longer exists: "
+        "anabranch stream retain s --forget-reader j"
+    )
     (fault,) = EmbeddedSystem(log.root).faults("s")
     assert (fault.path, fault.lost) == (str(path), "nothing of s, but its retention deletes nothing")
     assert put(LaneWriter(Log(log.root), "writing", "other", 1), log, "s", 0, 0, b"x"), "a batch doesn't fail"
     assert begins(log) == [0, 0]
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 1, "job": "j"'])
+def test_a_job_replaces_its_own_damaged_file_and_is_a_reader_all_the_time(
+    log: Log, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    log.readers("s").hold("j", {0: 4, 1: 4})
+    path = log.root / "s" / "readers" / "j.json"
+    path.write_bytes(content)
+    with killed_at(99, monkeypatch, after=False) as steps:
+        log.readers("s").hold("j", {0: 4, 1: 4})
+    assert "unlink" not in steps
+    assert log.readers("s").all()["j"].positions == {}, "what the damaged file said is not known"
+    assert log.expire("s") == 0
+    assert advanced(log, "j", {0: 4, 1: 4})
+    assert log.expire("s") == 8
+
+
+def test_a_file_of_a_newer_version_is_not_replaced(log: Log) -> None:
+    log.readers("s").hold("j", {0: 4})
+    path = log.root / "s" / "readers" / "j.json"
+    path.write_bytes(b'{"version": 2}')
+    with pytest.raises(UnsupportedFormatError, match=r"j\.json has format version 2"):
+        log.readers("s").hold("j", {0: 4})
+    assert path.read_bytes() == b'{"version": 2}'
+
+
+@pytest.mark.parametrize("content", [b"", b'{"version": 2}'])
+def test_a_damaged_file_of_one_job_does_not_stop_others(log: Log, content: bytes) -> None:
+    readers = log.readers("s")
+    readers.hold("k", {0: 4, 1: 4})
+    (log.root / "s" / "readers" / "j.json").write_bytes(content)
+    readers.hold("k", {0: 2, 1: 2})
+    readers.hold_all("l")
+    known = readers.of("k")
+    assert known is not None
+    assert readers.advance("k", {0: 6}, known.revision)
+    assert readers.forget("l")
+    assert readers.of("k") == Reader(job="k", revision=known.revision, positions={0: 6, 1: 2})
+    assert readers.of("l") is None
+
+
+def test_a_reader_with_a_damaged_file_can_be_forgotten(log: Log) -> None:
+    log.readers("s").hold_all("j")
+    (log.root / "s" / "readers" / "j.json").write_bytes(b"")
+    assert log.readers("s").forget("j")
+    assert not log.readers("s").forget("j")
+    assert log.expire("s") == 16
+
+
+def test_who_may_only_read_the_log_can_forget_who_is_no_reader(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = log.readers("s")
+    readers.hold("j", {0: 4})
+    known = readers.of("j")
+    assert known is not None
+
+    def refuse(path: str) -> contextlib.AbstractContextManager[None]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(disk, "exclusive", refuse)
+    assert not readers.forget("k")
+    with pytest.raises(LogError, match=r"j can't be removed from the readers of s in .*readers: Permission denied"):
+        readers.forget("j")
+    with pytest.raises(LogError, match=r"what j has read of s can't be stored in .*readers: Permission denied"):
+        readers.advance("j", {0: 5}, known.revision)
 
 
 def test_what_each_reader_keeps(log: Log) -> None:
