@@ -19,11 +19,9 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from anabranch import config as configuration
 from anabranch import crash_points, own_files
-from anabranch.backup import manifest, rows
+from anabranch.backup import later_batches, manifest, rows
 from anabranch.backup.manifest import FileSum, Manifest
 from anabranch.backup.mirror import copy_all
 from anabranch.backup.moment import Moment
@@ -36,7 +34,6 @@ from anabranch.coordinator.store import Event, Store, address
 from anabranch.coordinator.store.moving import JobRows
 from anabranch.errors import ConflictError, DamagedError, NotFoundError
 from anabranch.model.document import Document, decode, encode
-from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
 __all__ = ["checked", "restore"]
@@ -112,7 +109,7 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         _check_folders(due)
         there = _streams_there(due)
         _check_kept(due, there)
-        _check_outputs(due, there)
+        later_batches.check(due.systems, found, moment, {each.stream for each in found.streams} - there)
         crash_points.reach(crash_points.FOUND_WHOLE, found.job, 0)
         for each in found.streams:
             if each.stream not in there:
@@ -234,35 +231,6 @@ def _check_kept(due: _Restore, there: set[str]) -> None:
                     "restore where that stream doesn't exist, or move it away first: the backup has these records; "
                     "nothing was changed",
                 )
-
-
-def _check_outputs(due: _Restore, there: set[str]) -> None:
-    """Raises ConflictError if outputs that aren't restored contain batches that the backup doesn't know: the job would
-    write their records again.
-    """
-    systems = due.systems
-    planned = {each.lane: each.planned for each in due.backup.lanes if each.is_open}
-    restored = {each.stream for each in due.backup.streams} - there
-    for lane in due.moment.taking_part:
-        outside = {output: count for output, count in lane.outputs.items() if output not in restored}
-        if not outside:
-            continue
-        seen = systems.published(msgspec.structs.replace(lane, outputs=outside))
-        knows = planned.get(lane.id, lane.last_batch)
-        if seen > knows:
-            raise _written_since(due, lane, outside, seen, knows)
-
-
-def _written_since(due: _Restore, lane: Lane, outputs: Mapping[str, int], seen: int, knows: int) -> ConflictError:
-    which = f"{'the output' if len(outputs) == 1 else 'one of the outputs'} {', '.join(sorted(outputs))}"
-    until = f"ends with batch {knows}" if knows >= 0 else "contains none of its batches"
-    return ConflictError(
-        f"{which} already contains batch {seen} of lane {lane.id}, but the backup of job {due.backup.job!r} {until}: "
-        "the later batches were written after the backup was made",
-        "the restored job would write those records again. Restore a newer backup, or set those outputs back to the "
-        "time of this one; otherwise start the job as a new one, under another name or after `anabranch reset`: "
-        "its positions and its state are lost then. Nothing was changed",
-    )
 
 
 def _place_stream(due: _Restore, system: str, stream: str) -> None:
