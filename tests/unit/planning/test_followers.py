@@ -151,6 +151,35 @@ def test_after_a_drain_nothing_is_new(before: Job, made: Job) -> None:
     assert not any(lane.afresh or lane.added for lane in after_drain.again(lanes, new_id))
 
 
+@pytest.mark.parametrize("scaled_before", [False, True])
+def test_after_a_drain_an_input_that_a_deployment_had_dropped_goes_on_where_it_was(scaled_before: bool) -> None:
+    first = planned(with_new_input())
+    lanes = {lane.id: msgspec.structs.replace(lane, deployment=1) for lane in first.lanes}
+    present = msgspec.structs.replace(first.model, run_id=1)
+    if scaled_before:  # the lanes that read the input last follow others of the same deployment
+        change = scaled(with_new_input(), present, lanes)
+        lanes = {name: at(lane, 4) for name, lane in lanes.items()}
+        lanes |= {lane.id: opening.opened(lane, lanes) for lane in change.lanes}
+        assert len({lane.id for lane in lanes.values() if lane.deployment == 1}) > len(first.lanes)
+    lanes = {name: lane if lane.final else at(lane, 9) for name, lane in lanes.items()}
+    heads = [lane for lane in lanes.values() if not any(lane.id in each.predecessors for each in lanes.values())]
+    second = deploy.deployed(planned(job(state=None)), present, heads, new_id)
+    lanes |= {lane.id: at(opening.opened(lane, lanes), 20) for lane in second.lanes}
+    assert {lane.deployment for lane in lanes.values()} == {1, 2}
+    third = after_drain.begun(planned(with_new_input()).lanes, with_new_input().graph, lanes, new_id)
+    assert [read(lane) for lane in third] == [
+        {"embedded/in/0": 20, "embedded/in/1": 20, "embedded/more/0": 9, "embedded/more/1": 9}
+    ]
+
+
+def at(lane: Lane, offset: int) -> Lane:
+    """A lane that has ended at one offset everywhere."""
+    whole = dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))
+    return msgspec.structs.replace(
+        ended(lane, began=True), final=tuple(Position(ssp=ssp, offset=offset) for ssp in whole)
+    )
+
+
 def test_what_was_drained_is_taken_over_by_who_follows_a_lane_that_never_began() -> None:
     _, opened = deployed(job(), job())
     drained = msgspec.structs.replace(opened["counted"], drained=AfterDrain(writers=("0-a",)))

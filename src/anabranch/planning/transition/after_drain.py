@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -35,8 +35,9 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     have been read or, in intermediate streams after a reset, count as read.
 
     Args:
-        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is read from where an
-            earlier deployment stopped.
+        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is read from where the
+            newest of the earlier deployments that read it stopped: from the lowest position at which one of its lanes
+            ended without a successor that read on.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
@@ -45,11 +46,11 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     found: dict[SSP, int] = {}
     known = list(lanes)
     last = max((lane.deployment for lane in known), default=0)
+    successors = _successors(known)
     for deployment in sorted({lane.deployment for lane in known}, reverse=True):
         left: dict[SSP, int] = {}
-        for lane in _last(known, deployment):
-            for position in lane.final:
-                whole, at = position.ssp.whole, position.offset
+        for lane in known:
+            for whole, at in _left(lane, successors.get(lane.id, ()), found) if lane.deployment == deployment else ():
                 if left.setdefault(whole, at) != at and deployment == last:
                     raise StateError(
                         f"the lanes of deployment {deployment} ended at different offsets of {whole}: {left[whole]} "
@@ -63,6 +64,22 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     return {ssp: at for ssp, at in found.items() if ssp.stream not in own} | {
         ssp: at for ssp, at in ends.items() if ssp.stream in own
     }
+
+
+def _successors(lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
+    found: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        for name in lane.predecessors:
+            found.setdefault(name, []).append(lane)
+    return found
+
+
+def _left(lane: Lane, successors: Iterable[Lane], known: Collection[SSP]) -> list[tuple[SSP, int]]:
+    """The partitions, except ``known`` ones, that a lane read and no successor read on, each with the position at which
+    the lane ended."""
+    ended = [(position.ssp.whole, position.offset) for position in lane.final if position.ssp.whole not in known]
+    read_on = {position.ssp.whole for each in successors for position in each.final} if ended else set()
+    return [(whole, at) for whole, at in ended if whole not in read_on]
 
 
 def continuing(
