@@ -4,7 +4,6 @@ and, with ``--repair``, repairs what can be repaired without loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +21,6 @@ from anabranch.protocol.status import JobStatus
 if TYPE_CHECKING:
     from anabranch.container.checkpoint.folder import Folder
     from anabranch.container.checkpoint.review import Finding, LaneFiles
-    from anabranch.container.checkpoint.soundness import Resumption
     from anabranch.systems.systems import Systems
 
 
@@ -55,7 +53,11 @@ def check(
 
 
 class _Check:
-    """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders."""
+    """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders.
+
+    ``running`` are the lanes that run: according to the coordinator or, if no coordinator serves the job, according to
+    their folders, because containers go on without a coordinator.
+    """
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
         from anabranch.systems.systems import Systems
@@ -64,8 +66,8 @@ class _Check:
         self._stack = stack
         self._systems: Systems = Systems(settings, status.job)
         lanes = [one.lane for one in status.lanes if one.lane.state is not LaneState.CLOSED]
-        served = [lane for lane in lanes if status.served and lane.state is not LaneState.FAILED]
-        self.running = served
+        self._served = status.served
+        self.running = [lane for lane in lanes if status.served and lane.state is not LaneState.FAILED]
         self._streams = {(ssp.system, ssp.stream) for lane in lanes for ssp in (*lane.ssps, *lane.broadcast)}
         self._streams |= {
             (lane.system(output), output)
@@ -73,16 +75,19 @@ class _Check:
             for output in lane.outputs
             if not self._systems.is_table(output)
         }
-        self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in served]
+        self._lanes = [lane for lane in lanes if lane.folder_epoch and lane not in self.running]
 
     def findings(self) -> list[Finding]:
         """All problems that were found. Changes nothing."""
         from anabranch.container.checkpoint import review
 
-        return [
-            *review.of_streams(self._systems, self._streams),
-            *(each for _, its, _ in self._looked() for each in its),
-        ]
+        findings = [*review.of_streams(self._systems, self._streams)]
+        for lane in self._lanes:
+            if not self._served and review.in_use(self._settings.storage.root, lane):
+                self.running.append(lane)
+            else:
+                findings += self._looked(lane)
+        return findings
 
     def repaired(self) -> list[Finding]:
         """Repair what can be repaired. Returns all problems, repaired or not.
@@ -93,21 +98,28 @@ class _Check:
         from anabranch.container.checkpoint import damage, review
 
         findings = [*review.of_streams(self._systems, self._streams)]
-        for files, its, resumed in self._looked():
-            findings += its
+        for lane in self._lanes:
+            its = self._looked(lane)
             if any(each.mends for each in its):
-                folder = self._folder(files.lane)
+                folder = self._folder(lane)
                 folder.lock()
-                damage.repair(folder, files.lane, resumed)
+                its, resumed = review.of_lane(self._files(lane), self._systems, self._systems.published)
+                damage.repair(folder, lane, resumed)
+            findings += its
         return findings
 
-    def _looked(self) -> Iterable[tuple[LaneFiles, list[Finding], Resumption | None]]:
+    def _looked(self, lane: Lane) -> list[Finding]:
         from anabranch.container.checkpoint import review
 
-        for lane in self._lanes:
-            files = review.local_files(self._settings.storage.root, lane) or self._far_files(lane)
-            its, resumed = review.of_lane(files, self._systems, self._systems.published)
-            yield files, its, resumed
+        found = review.settled(lambda: self._files(lane), self._systems, self._systems.published)
+        if found is None:
+            self.running.append(lane)
+        return found or []
+
+    def _files(self, lane: Lane) -> LaneFiles:
+        from anabranch.container.checkpoint import review
+
+        return review.local_files(self._settings.storage.root, lane) or self._far_files(lane)
 
     def _far_files(self, lane: Lane) -> LaneFiles:
         from anabranch.container.checkpoint import damage

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tarfile
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from anabranch import own_files
 from anabranch.cli.main import app
 from tests.support.paths import OLD_JOBS
 
@@ -99,3 +104,53 @@ def test_an_entry_and_a_segment_of_a_stream_are_looked_at(home: Path, check: Che
     assert "is damaged" in problems["stream late-flights"]["problem"]
     assert problems["stream late-flights"]["lost"].startswith("late-flights, partition 0 from offset ")
     assert "has 100 bytes instead of " in problems["stream flights"]["problem"]
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lane_that_a_container_runs_while_no_coordinator_serves_the_job_is_not_checked(
+    home: Path, check: Check
+) -> None:
+    """Its folder changes all the time. A container goes on if its coordinator is killed."""
+    (lane(home, 1) / "state" / "0" / "0" / "1.changelog").unlink()
+    path = str(lane(home, 1)) + ".lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert check() == (0, [])
+        said = CliRunner().invoke(app, ["check", JOB]).output
+        assert "nothing is wrong; 1 of its lanes are running, and weren't checked" in said
+    assert check()[0] == 1
+
+
+def torn(folder: Path, times: int) -> Callable[[Path], Iterator[str]]:
+    """Lists a folder the first few times as if its last commits were not there yet, and as if another file, which is
+    gone by now, were there still. Each time, the folder gets another file."""
+    real, done = own_files.below, count(1)
+    last = sorted((each for each in (folder / "commits").iterdir() if each.name.isdecimal()), key=lambda e: int(e.name))
+    late = tuple(f"commits/{each.name}" for each in last[-2:])
+
+    def below(place: Path) -> Iterator[str]:
+        if not place.samefile(folder) or next(done) > times:
+            return real(place)
+        (folder / "state" / uuid.uuid4().hex).touch()
+        there = [each for each in real(place) if not each.endswith(late)]
+        return iter([*there, f"{place}/offsets/1000"])
+
+    return below
+
+
+@pytest.mark.parametrize(("times", "note"), [(1, ""), (999, "; 1 of its lanes are running, and weren't checked")])
+def test_a_folder_that_changed_while_it_was_listed_is_listed_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch, times: int, note: str
+) -> None:
+    monkeypatch.setattr(own_files, "below", torn(lane(home, 1), times))
+    result = CliRunner().invoke(app, ["check", JOB])
+    assert (result.exit_code, result.output.strip()) == (0, f"job {JOB}: nothing is wrong{note}")

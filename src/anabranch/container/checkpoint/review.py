@@ -5,6 +5,7 @@ are on a local disk.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +20,7 @@ from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
-__all__ = ["Finding", "LaneFiles", "local_files", "of_lane", "of_streams"]
+__all__ = ["Finding", "LaneFiles", "in_use", "local_files", "of_lane", "of_streams", "settled"]
 
 _DOCUMENTS = {
     "streams.json": "which streams the lane has read",
@@ -27,6 +28,8 @@ _DOCUMENTS = {
     "progress.json": "how far the lane was in event time",
 }
 _METADATA = "metadata"
+_LOOKS = 10
+"""How often a folder is looked at that changes meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class LaneFiles:
     uri: str
     files: Checkpoint | None
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of the files, by name; empty if the folder is gone."""
+        return {} if self.files is None else self.files.sizes
+
     def document(self, name: str) -> dict[str, Any]:
         """The JSON object in a file of the folder; {} if there is no such file. Raises ValueError if it is damaged."""
         assert self.files is not None
@@ -79,11 +87,51 @@ def local_files(root: str, lane: Lane) -> LaneFiles | None:
     folder = place / lane.job / lane.id / str(lane.folder_epoch)
     if not folder.is_dir():
         return LaneFiles(lane, str(folder), None)
-    sizes = {os.path.relpath(each, folder): os.stat(each).st_size for each in own_files.below(folder)}
+    sizes = {}
+    for each in own_files.below(folder):
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+            sizes[os.path.relpath(each, folder)] = os.stat(each).st_size
     partitions = lane.state_partitions if lane.stateful else 0
     least = soundness.least(lane)
     files = Checkpoint(sizes, lambda name: (folder / name).read_bytes(), partitions, thorough=True, least=least)
     return LaneFiles(lane, str(folder), files)
+
+
+def in_use(root: str, lane: Lane) -> bool:
+    """Whether a process has locked a lane's folder; see :meth:`Folder.lock`. False if the storage root isn't on a local
+    disk."""
+    place = local_folder(root)
+    if place is None:
+        return False
+    try:
+        descriptor = os.open(f"{place / lane.job / lane.id / str(lane.folder_epoch)}.lock", os.O_RDONLY)
+    except OSError:  # no process has ever locked the folder, or it isn't for us to see
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable[[Lane], int]) -> list[Finding] | None:
+    """Check a lane with :func:`of_lane`. If something is wrong, the folder is listed again, because a process may have
+    changed it meanwhile. Returns None if such changes don't end: then a process is running the lane.
+
+    Args:
+        look: lists the lane's folder.
+    """
+    files = look()
+    for _ in range(_LOOKS):
+        found: list[Finding] | None = None
+        with contextlib.suppress(FileNotFoundError):  # a file was deleted after it was listed
+            found, _ = of_lane(files, systems, published)
+        before, files = files, look() if found != [] else files
+        if found is not None and before.sizes == files.sizes:
+            return found
+    return None
 
 
 def of_lane(
