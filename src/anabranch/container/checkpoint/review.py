@@ -111,6 +111,8 @@ def in_use(root: str, lane: Lane) -> bool:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return True
+    except OSError:  # the file system has no locks
+        return False
     finally:
         os.close(descriptor)
     return False

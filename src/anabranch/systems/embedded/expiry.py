@@ -25,6 +25,9 @@ _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
 """The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, because a lane or the coordinator waits
 for them. The remaining entries are deleted later."""
+_LOCKED_OUT_SECONDS = 30.0
+"""After how many seconds without the lock :meth:`Expiry.expire` fails. Those who share the lock to add entries hold it
+for milliseconds each."""
 
 log = logs.get_logger()
 
@@ -80,7 +83,8 @@ class Expiry:
             past_readers: whether to delete even the entries that jobs still have to read.
 
         Raises:
-            LogError: a file is damaged, or can't be deleted.
+            LogError: a file is damaged, or can't be deleted; or other processes have held a partition's lock for half a
+                minute.
         """
         limits = {} if past_readers else {number: self._limit(info.name, number) for number in tails}
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
@@ -161,13 +165,26 @@ class Expiry:
 
     def _trim(self, stream: str, number: int, tail: Tail, rule: _Rule, until: float, limit: _Limit) -> int:
         of = self._partition(stream, number, tail)
-        due, records = rule(of), 0
+        due, records, alone_at = rule(of), 0, self._monotonic()
         while self._monotonic() < until:
             trimmed = trimming.trim(of, due, limit)
             records += trimmed.records
             if trimmed.is_done:
                 break
+            if trimmed.alone:
+                alone_at = self._monotonic()
+            elif self._monotonic() >= alone_at + _LOCKED_OUT_SECONDS:
+                raise self._locked_out(of, stream, number)
         return records
+
+    def _locked_out(self, of: Partition, stream: str, number: int) -> LogError:
+        lock = partition.lock_path(of.manifest)
+        return LogError(
+            f"records of {stream}, partition {number}, can't be deleted: other processes have held the lock {lock} for "
+            f"{_LOCKED_OUT_SECONDS:.0f} s",
+            f"perhaps a process that writes the stream is frozen: find it with `fuser {lock}`, and let it go on, or "
+            "end it; then run the command again",
+        )
 
 
 _Rule = Callable[[Partition], Due]

@@ -39,11 +39,13 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` is False if more entries may be due, or if other processes held the lock."""
+    """How much was deleted. ``is_done`` is False if more entries may be due. ``alone`` is False if other processes held
+    the lock, so that nothing was deleted."""
 
     entries: int
     records: int
     is_done: bool
+    alone: bool = True
 
 
 def before(offset: int) -> Due:
@@ -87,7 +89,7 @@ def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
     """
     with disk.try_exclusive(partition.lock_path(of.manifest), _PATIENCE) as alone:
         if not alone:
-            return Trimmed(0, 0, is_done=False)
+            return Trimmed(0, 0, is_done=False, alone=False)
         most = limit()
         path = start.of_manifest(of.manifest)
         begins = start.read(path)

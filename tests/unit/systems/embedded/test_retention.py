@@ -7,13 +7,15 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from anabranch.config.systems import KafkaSettings
 from anabranch.errors import FencedError, LogError, UsageError
-from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, Slice, fence, layout, read_slice
+from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, Slice, disk, fence, layout, read_slice
+from anabranch.systems.embedded.expiry import Expiry
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put, segment
@@ -408,3 +410,18 @@ def test_writers_and_whoever_deletes_do_not_disturb_each_other(log: Log) -> None
 def test_other_systems_say_who_sees_to_it() -> None:
     with pytest.raises(UsageError, match="kafka, which decides itself"):
         KafkaSystem(KafkaSettings()).retain("s", Retention(ms=1))
+
+
+def test_what_a_frozen_writer_keeps_from_being_deleted_is_told(log: Log, clock: Clock) -> None:
+    """It holds the lock for as long as it is frozen."""
+    filled(log, clock)
+    log.retain("s", Retention(ms=DAY))
+    lock = str(log.root / "s" / "0" / ".lock")
+    expiry = Expiry(str(log.root), clock, monotonic=count(step=8).__next__)
+    with disk.shared(lock), pytest.raises(LogError) as caught:
+        expiry.expire(log.describe("s"), log.ends("s"), past_readers=False)
+    assert caught.value.what == (
+        f"records of s, partition 0, can't be deleted: other processes have held the lock {lock} for 30 s"
+    )
+    assert f"`fuser {lock}`" in caught.value.cure
+    assert log.expire("s") == 8
