@@ -245,11 +245,11 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
     were written.
     """
     part: int = getattr(error, "published", 0)
+    unsure: int = getattr(error, "unsure", 0)
     rest = f"then put the rest (tail -n +{line})"
-    if part:
-        rest = (
-            f"then put the rest (tail -n +{line}): its first {output.count(part, 'record')} or so will be there twice"
-        )
+    if part or unsure:
+        twice = f"{output.count(part + unsure, 'record')} or so {'may' if unsure else 'will'} be there twice"
+        rest = f"then put the rest (tail -n +{line}): its first {twice}"
     return AnabranchError(
         f"{output.count(written + part, 'record')} written, of all lines before line {line}"
         f"{f' and of {part} after that' if part else ''}; {error.what}",

@@ -24,11 +24,13 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Not all records of a batch could be written. ``published`` is the number of records that were written."""
+    """Not all records of a batch could be written. ``published`` is the number of records that were written, ``unsure``
+    the number of further records of which this couldn't be found out."""
 
-    def __init__(self, what: str, cure: str, published: int) -> None:
+    def __init__(self, what: str, cure: str, published: int, unsure: int = 0) -> None:
         super().__init__(what, cure)
         self.published = published
+        self.unsure = unsure
 
 
 class Appender:
@@ -59,23 +61,39 @@ class Appender:
         numbers, firsts = np.unique(where[order], return_index=True)
         parts = zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True)
         pieces = {number: batch if len(numbers) == 1 else batch.take(pa.array(rows)) for number, rows in parts}
-        published = 0
+        published = unsure = 0
         try:
             # All segments are written before the first entry, so that a full disk usually fails the whole batch.
             refs = self._segments(pieces)
             self._batch += 1  # not used again after a failure, because some partitions may have the batch
             for number, ref in refs.items():
-                self._writer.publish(self._stream, number, self._batch, [ref])
+                try:
+                    self._writer.publish(self._stream, number, self._batch, [ref])
+                except OSError:
+                    added = self._is_added(number)
+                    unsure = ref.rows if added is None else 0
+                    if not added:
+                        raise
                 published += ref.rows
         except OSError as error:
             self._failed = True
+            perhaps = f", and {unsure} more may have been added" if unsure else ""
             raise PartlyWrittenError(
-                f"only {published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}: "
-                f"{error.strerror or error}",
+                f"only {published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}"
+                f"{perhaps}: {error.strerror or error}",
                 "make room on that disk, or see what is wrong with it",
                 published,
+                unsure,
             ) from error
         return int(batch.num_rows)
+
+    def _is_added(self, number: int) -> bool | None:
+        """Whether a partition has its part of the current batch, after an error that doesn't say so; None if this can't
+        be found out."""
+        try:
+            return self._writer.known_batch(self._stream, number) >= self._batch
+        except (OSError, LogError):
+            return None
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
         """Write the records of each partition durably: all or none."""
