@@ -48,7 +48,7 @@ class Log:
             ConflictError: the stream exists with another number of partitions.
             UsageError: the name isn't allowed, or ``partitions`` is less than 1.
             ConfigError: the root's file system isn't suitable for the log.
-            LogError: the root can't be written.
+            LogError: the root can't be written; or ``stream.json`` is missing, but the stream has been written to.
         """
         return self._streams.create(stream, partitions)
 
@@ -89,7 +89,8 @@ class Log:
 
     def describe(self, stream: str) -> StreamInfo:
         """The current content of ``stream.json``. Costs one ``stat`` call if the file hasn't changed since the last
-        call. If there is no such stream, raises NotFoundError, which suggests a similar name if there is one.
+        call. If there is no such stream, raises NotFoundError, which suggests a similar name if there is one. If the
+        file is missing, but the stream has been written to, raises LogError.
         """
         return self._streams.describe(stream)
 

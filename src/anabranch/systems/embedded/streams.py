@@ -41,6 +41,7 @@ class Streams:
         try:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
+            self._check_lost(stream)
             raise self._unknown(stream) from None
         version = (found.st_ino, found.st_mtime_ns, found.st_size)
         known = self._known.get(stream)
@@ -66,6 +67,7 @@ class Streams:
         with disk.exclusive(f"{self._root}/{stream}/.lock"):
             if os.path.exists(layout.info_path(self._root, stream)):
                 return self._same(stream, partitions)
+            self._check_lost(stream)
             info = StreamInfo(id=uuid.uuid4().hex, name=stream, partitions=partitions)
             self._prepare(info, range(partitions), ())
             disk.replace(layout.info_path(self._root, stream), layout.encode_info(info))
@@ -133,6 +135,23 @@ class Streams:
                 f"choose another name, or look at it with `anabranch stream describe {stream}`",
             )
         return info
+
+    def _check_lost(self, stream: str) -> None:
+        """Raise LogError if a stream without ``stream.json`` has ever been written to. (A process that was killed while
+        it created the stream leaves partitions with at most one entry.)"""
+        try:
+            numbers = layout.partition_folders(self._root, stream)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        info = layout.info_path(self._root, stream)
+        for number in numbers:
+            written = max(partition.sequences(layout.manifest_folder(self._root, stream, number)), default=0) > 0
+            written = written or os.path.exists(layout.start_path(self._root, stream, number))
+            if written and not os.path.exists(info):  # it may have been created meanwhile
+                raise LogError(
+                    f"{info} is missing, but partition {number} of the stream has been written to",
+                    f"restore the file from a backup; or, to do without these records, remove {self._root}/{stream}",
+                )
 
     def _unknown(self, stream: str) -> NotFoundError:
         near = difflib.get_close_matches(stream, self.names(), n=1)

@@ -95,6 +95,29 @@ def test_an_unknown_stream_names_the_nearest(log: Log) -> None:
         SegmentWriter(log.root, "flights", 7, 0).close()
 
 
+@pytest.mark.parametrize("trimmed", [False, True])
+def test_a_stream_without_its_description_is_not_created_anew(filled: Log, trimmed: bool) -> None:
+    """It would be another one, with another id, in the same folder."""
+    path = filled.root / "s" / "stream.json"
+    if trimmed:
+        filled.purge("s", {0: 5})
+        assert filled.starts("s")[0].offset == 4
+    content = path.read_bytes()
+    path.unlink()
+    log = Log(filled.root)
+    for ask in (lambda: log.create("s", 1), lambda: log.create("s", 2), lambda: log.ends("s")):
+        with pytest.raises(LogError, match=r"s/stream\.json is missing, but partition 0 of the stream has been"):
+            ask()
+    (fault,) = EmbeddedSystem(filled.root).faults("s")
+    assert (fault.path, fault.lost) == (str(path), "all of s")
+    path.write_bytes(content)
+    assert log.ends("s")[0].end == 5
+    shutil.rmtree(filled.root / "s")
+    with pytest.raises(NotFoundError):
+        log.describe("s")
+    log.create("s", 2)
+
+
 def test_a_root_without_links_is_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(*_: str) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
