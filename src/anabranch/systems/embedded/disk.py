@@ -8,12 +8,24 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from anabranch import own_files
 from anabranch.errors import ConfigError
 
-__all__ = ["check_link", "exclusive", "link_new", "replace", "shared", "sync_file", "sync_folder", "try_exclusive"]
+__all__ = [
+    "check_link",
+    "exclusive",
+    "link_new",
+    "remove_temporary",
+    "replace",
+    "shared",
+    "sync_file",
+    "sync_folder",
+    "try_exclusive",
+]
+
+_TEMPORARY = ".tmp"
 
 
 def sync_file(path: str) -> None:
@@ -44,8 +56,17 @@ def link_new(path: str, content: bytes) -> bool:
 
 def replace(path: str, content: bytes) -> None:
     """Write a file completely and durably, replacing any existing one. The caller must exclude other writers."""
-    os.rename(_write_beside(path, content), path)
+    temporary = _write_beside(path, content)
+    with _removed_if_failed(temporary):
+        os.rename(temporary, path)
     sync_folder(os.path.dirname(path))
+
+
+def remove_temporary(folder: str) -> None:
+    """Remove the unfinished files that killed processes have left in a folder. The caller must exclude writers."""
+    for name in os.listdir(folder):
+        if name.startswith(".") and name.endswith(_TEMPORARY):
+            os.unlink(os.path.join(folder, name))
 
 
 def check_link(folder: str) -> None:
@@ -114,9 +135,19 @@ def _opened(path: str) -> Iterator[int]:
 def _write_beside(path: str, content: bytes) -> str:
     """Write a durable file with a unique name next to ``path``, and return its path. Readers ignore this file,
     because its name begins with a dot."""
-    temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}.tmp")
-    with open(temporary, "xb") as file:
+    temporary = os.path.join(os.path.dirname(path), f".{uuid.uuid4().hex}{_TEMPORARY}")
+    with _removed_if_failed(temporary), open(temporary, "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
     return temporary
+
+
+@contextmanager
+def _removed_if_failed(temporary: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -104,6 +104,7 @@ def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
             return Trimmed(0, 0, is_done=True)
         start.write(path, _after(begins, found))
         _delete(of, found)
+        disk.remove_temporary(of.manifest)
     return Trimmed(len(found), sum(entry.rows for entry in found), is_done=len(found) < _AT_ONCE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import threading
@@ -425,3 +426,36 @@ def test_what_a_frozen_writer_keeps_from_being_deleted_is_told(log: Log, clock: 
     )
     assert f"`fuser {lock}`" in caught.value.cure
     assert log.expire("s") == 8
+
+
+def temporary(log: Log) -> list[str]:
+    return [path.name for path in log.root.rglob("*.tmp")]
+
+
+def test_what_killed_writers_have_left_goes_with_what_is_deleted(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(log, clock)
+    with killed_at(1, monkeypatch, after=False), contextlib.suppress(Killed):
+        fence(log, "s", "job", "lane", 2)
+    assert len(temporary(log)) == 1
+    log.retain("s", Retention(ms=DAY))
+    assert log.expire("s") == 8
+    assert temporary(log) == []
+
+
+@pytest.mark.parametrize("step", ["fsync", "rename", "link"])
+def test_a_disk_that_fails_keeps_nothing_unfinished(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    filled(log, clock)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, step, full)
+        for act in (lambda: log.retain("s", Retention(ms=DAY)), lambda: fence(log, "s", "job", "lane", 2)):
+            with contextlib.suppress(OSError):
+                act()
+    assert temporary(log) == []
