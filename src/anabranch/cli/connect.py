@@ -183,6 +183,16 @@ def served_here(settings: CoordinatorSettings) -> dict[str, str]:
     return {} if address.is_on_server(settings.store) else endpoint.find(settings.store)
 
 
+def is_left_by_run(settings: CoordinatorSettings, job: str) -> bool:
+    """Whether the last process that served a job was an ``anabranch run`` on this machine that has ended, so no part of
+    the job is running."""
+    if settings.url is not None or address.is_on_server(settings.store):
+        return False
+    with _opened(settings) as store:
+        in_one_process = stored_jobs.deployment(store, job).program is None
+    return in_one_process and not endpoint.RunLock(settings.store, job).is_held()
+
+
 def _client(url: str, settings: CoordinatorSettings) -> Client:
     secured = any(not each.strip().startswith("http://") for each in url.split(","))
     own = settings.ca, settings.client_certificate, settings.client_key

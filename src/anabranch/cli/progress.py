@@ -237,9 +237,10 @@ def stuck(status: JobStatus) -> list[str]:
 
 
 def unserved(status: JobStatus) -> None:
-    """If no process serves the job, say that its status comes from the store."""
+    """If the status doesn't come from a process that serves the job, say so."""
     if not status.served:
-        say("nothing is running: this is from the store")
+        unknown = "no coordinator that serves the job answered: this is from the store, and its containers may run on"
+        say(unknown if status.state.active else "nothing is running: this is from the store")
 
 
 def summary(status: JobStatus) -> None:

@@ -9,13 +9,14 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, progress
 from anabranch.config import CoordinatorSettings
-from anabranch.coordinator.api.client import AWAY
+from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
 from anabranch.errors import OutOfTimeError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
+_ENDED = (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)
 
 
 def stop(
@@ -38,39 +39,58 @@ def stop(
     where = configuration.load(config).coordinator
     with connect.client(where, job) as client:
         client.stop(job, now)
-    haste.said(now)
-    if detach:
-        return
-    waits = haste.Waits()
+        haste.said(now)
+        if not detach:
+            progress.say(f"job {job}: {_wait(client, where, job, timeout).state}")
+
+
+def _wait(client: Client, where: CoordinatorSettings, job: str, timeout: float) -> JobStatus:
+    """Wait until a job has stopped, and return its last status. ``client`` is the one that stopped the job."""
+    waits, unserved = haste.Waits(), False
 
     def look() -> JobStatus | None:
-        status = _status(where, job)
-        if status is not None and not _runs(status):
+        nonlocal unserved
+        status = _status(client, where, job)
+        if status is not None and not _runs(where, status):
             return status
-        if status is not None:
+        if status is not None and status.served:
+            unserved = False
             waits.tell(status)
+        elif not unserved:
+            unserved = True
+            progress.say(f"no coordinator that serves job {job} answers; waiting for one ...")
         return None
 
     def late() -> OutOfTimeError:
+        if unserved:
+            return OutOfTimeError(
+                f"job {job} has not stopped within {timeout:g} s, and no coordinator that serves it answers",
+                "its containers may run on until one does: start it again with anabranch coordinator, or see what "
+                "keeps it from answering",
+            )
         return OutOfTimeError(
             f"job {job} has not stopped within {timeout:g} s",
             f"the job continues to stop in the background; see anabranch status {job}",
         )
 
-    progress.say(f"job {job}: {wait_until(look, timeout, late, _POLL).state}")
+    return wait_until(look, timeout, late, _POLL)
 
 
-def _status(where: CoordinatorSettings, job: str) -> JobStatus | None:
-    """The job's status; None if the process that serves the job is ending, or no coordinator can answer now."""
+def _status(client: Client, where: CoordinatorSettings, job: str) -> JobStatus | None:
+    """The job's status; None if no coordinator can answer now. If ``client`` gets no answer (for example, because an
+    ``anabranch run`` has ended), another coordinator or the store is asked.
+    """
     try:
-        return connect.status(where, job)
+        return client.status(job)
     except AWAY:
-        return None
+        try:
+            return connect.status(where, job)
+        except AWAY:
+            return None
 
 
-def _runs(status: JobStatus) -> bool:
-    """Whether any part of the job is running."""
-    if not status.served:
-        return False
-    ended = status.state in (DeploymentState.STOPPED, DeploymentState.FAILED, DeploymentState.DRAINED)
-    return not ended or any(container.alive for container in status.containers)
+def _runs(where: CoordinatorSettings, status: JobStatus) -> bool:
+    """Whether a part of the job is running, or may be running."""
+    if status.state in _ENDED:
+        return status.served and any(container.alive for container in status.containers)
+    return status.served or not connect.is_left_by_run(where, status.job)

@@ -369,16 +369,8 @@ class Coordinator(Operations):
     # Requests of containers in other processes
 
     def running(self, job: str) -> RunningDeployment:
-        """What a container needs to run a job.
-
-        Raises:
-            NotFoundError: there is no such job.
-            ConflictError: the job's code isn't available here, or only this process may run the job.
-        """
-        with self.registry.locked_as_seen():
-            if (running_job := self.registry.jobs.get(job)) is None:
-                return stored_jobs.running(self._store, job)
-            return stored_jobs.due(self._store, job, seats.program_due(running_job))
+        """See :meth:`Membership.running`."""
+        return self.membership.running(job)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job. Raises UsageError if the hash doesn't match, or the code is too large."""

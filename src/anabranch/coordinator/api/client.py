@@ -15,7 +15,7 @@ import msgspec
 from anabranch.config.addresses import check_urls
 from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api import tls
-from anabranch.coordinator.api.operation import Operation
+from anabranch.coordinator.api.operation import STANDS_BY, Operation
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.naming import check_container, check_name
 from anabranch.errors import (
@@ -118,20 +118,29 @@ class Client(Operations):
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
         answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
-        doesn't lead, the next one is asked. If there is no next one, the last error is raised.
+        doesn't lead, the next one is asked. If there is no next one, the answer of a coordinator that doesn't lead is
+        returned or, if there is none, the last error is raised.
         """
+        second_best: bytes | None = None
+        failed: Exception | None = None
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
-                return self._ask_one(url, method, path, **request)
+                second_best, leads = self._ask_one(url, method, path, **request)
+                if leads:
+                    return second_best
             except (NotLeadingError, _AwayError) as error:
-                if not left:
-                    raise error.reason if isinstance(error, _AwayError) else error from error
-                if self._urls[0] == url:  # no other thread has moved on to the next URL
-                    self._urls = [*self._urls[1:], url]
-        raise AssertionError("there is at least one URL")
+                failed = error
+            if left and self._urls[0] == url:  # no other thread has moved on to the next URL
+                self._urls = [*self._urls[1:], url]
+        if second_best is not None:
+            return second_best
+        assert failed is not None, "there is at least one URL"
+        raise failed.reason if isinstance(failed, _AwayError) else failed from failed
 
-    def _ask_one(self, url: str, method: str, path: str, **request: Any) -> bytes:
+    def _ask_one(self, url: str, method: str, path: str, **request: Any) -> tuple[bytes, bool]:
+        """The content of a coordinator's answer, and whether the coordinator leads, or the operation doesn't need to be
+        carried out by the one that leads."""
         try:
             answer = self._http.request(method, url + path, **request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -140,7 +149,7 @@ class Client(Operations):
         except httpx.HTTPError as error:
             raise _why(without_passwords(url), error) from error
         if answer.is_success:
-            return answer.content
+            return answer.content, STANDS_BY not in answer.headers
         try:
             body = msgspec.json.decode(answer.content)
         except msgspec.DecodeError:

@@ -21,12 +21,14 @@ from typing import (
 
 from anabranch.model.document import Document
 
-__all__ = ["Caller", "Method", "Operation", "Parameter", "Query", "operation"]
+__all__ = ["STANDS_BY", "Caller", "Method", "Operation", "Parameter", "Query", "operation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
+STANDS_BY = "X-Anabranch-Stands-By"
+"""A header of the answers of a coordinator that doesn't lead, so that clients can ask another one."""
 MAX_BYTES = 16_000_000
 """The largest body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred kilobytes.)"""
 

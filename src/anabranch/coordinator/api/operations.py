@@ -135,7 +135,7 @@ class Operations(Caller):
     def model(self, job: str) -> JobModel:
         """The job model"""
 
-    @operation("GET", "/jobs/{job}/running")
+    @operation("GET", "/jobs/{job}/running", by_leader=True)
     def running(self, job: str) -> RunningDeployment:
         """What containers need to run the job"""
 

@@ -26,7 +26,7 @@ from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.openapi import described
-from anabranch.coordinator.api.operation import Operation, Parameter
+from anabranch.coordinator.api.operation import STANDS_BY, Operation, Parameter
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.api.representation import Representation, ResponseCache, knows, respond, tagged
 from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
@@ -138,6 +138,18 @@ class _Endpoints:
         self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
+        """The endpoint of an operation. Answers that any coordinator may give say if this one doesn't lead."""
+        answered = self._carrying_out(operation)
+
+        async def endpoint(request: Request) -> Response:
+            answer = await answered(request)
+            if not self._leader.leads:
+                answer.headers[STANDS_BY] = "yes"
+            return answer
+
+        return answered if operation.by_leader else endpoint
+
+    def _carrying_out(self, operation: Operation[..., Any]) -> Endpoint:
         if operation.name in self._own:
             return self._own[operation.name]
         carry_out = self._method(operation.name)

@@ -19,6 +19,7 @@ from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadi
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning.transition import rewind
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
+from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.views.lane_times import MarkKind
 
@@ -72,6 +73,22 @@ class Membership:
                 return RegistrationResponse(lease=self._lease, done=True)
             with self._registry.locked(registration.job) as running_job:
                 return self._register(running_job, registration)
+
+    def running(self, job: str) -> RunningDeployment:
+        """What the next container of a job needs.
+
+        Raises:
+            NotFoundError: there is no such job.
+            NotLeadingError: the job should run in separate processes, but isn't served here at the moment, so it isn't
+                known which deployment needs a container.
+            ConflictError: the job's code isn't available here, or only this process may run the job.
+        """
+        with self._registry.locked_as_seen() as jobs:
+            if job in jobs:
+                return stored_jobs.due(self._store, job, seats.program_due(jobs[job]))
+            if self._grace is not None:
+                self.is_over(job)
+            return stored_jobs.running(self._store, job)
 
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
         """Process a heartbeat like :meth:`hear`, but wait for new orders if the container has none. Raises the

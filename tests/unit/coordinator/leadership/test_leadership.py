@@ -179,6 +179,7 @@ ROUTES: dict[str, tuple[str, str, Any]] = {
     "fence": ("POST", "/containers/delays:0:1/fence", None),
     "assignment": ("GET", "/jobs/delays/assignment", None),
     "sizing": ("GET", "/jobs/delays/sizing", None),
+    "running": ("GET", "/jobs/delays/running", None),
     "alive": ("GET", "/containerHeartbeat?executionContainerId=execution-1", None),
 }
 
@@ -206,7 +207,7 @@ def test_every_route_that_changes_something_is_tried_here(make: Callable[[str], 
 
 @pytest.mark.parametrize("name", sorted(ROUTES))
 @pytest.mark.parametrize("how", ["stands by", "was deposed", "lost its lease"])
-@pytest.mark.suite(cases=18)
+@pytest.mark.suite(cases=19)
 def test_who_doesn_t_lead_refuses_what_only_a_leader_may_say(
     make: Callable[[str], One], clock: Clock, name: str, how: str
 ) -> None:
