@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch import logs
+from anabranch.coordinator.api.asking import Asking
 from anabranch.coordinator.api.audit import DRY, AuditTrail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
@@ -125,6 +126,7 @@ class _Endpoints:
         self._heartbeats = ThreadPoolExecutor(_HEARTBEATS, "anabranch-beat")
         # Registrations have a separate pool, so that many registrations at once don't delay heartbeats.
         self._registrations = ThreadPoolExecutor(1, "anabranch-seat")
+        self._asking = Asking()
         self._own: Mapping[str, Endpoint] = {
             "healthz": self._healthz,
             "openapi": self._openapi,
@@ -163,7 +165,10 @@ class _Endpoints:
             def carried_out() -> bytes:
                 return _content(operation, carry_out(*arguments))
 
-            if operation.by_leader:
+            if operation.asks_systems:
+                acted = self._as_leader(carried_out) if operation.by_leader else carried_out
+                answer = await self._asking.run(request.path_params["job"], acted)
+            elif operation.by_leader:
                 answer = await self._led(pool, carried_out)
             else:
                 answer = await run_in_threadpool(carried_out)
@@ -207,14 +212,16 @@ class _Endpoints:
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
         """Carry out an operation, and check before and after it that the coordinator leads."""
+        return await asyncio.get_running_loop().run_in_executor(pool, self._as_leader(act, *args))
 
+    def _as_leader(self, act: Callable[..., T], *args: Any) -> Callable[[], T]:
         def acted() -> T:
             self._leader.check()
             done = act(*args)
             self._leader.check()
             return done
 
-        return await asyncio.get_running_loop().run_in_executor(pool, acted)
+        return acted
 
     async def _healthz(self, request: Request) -> Response:
         return JSONResponse({"service": SERVICE, "status": "ok"})

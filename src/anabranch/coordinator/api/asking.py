@@ -1,0 +1,48 @@
+"""The threads of operations that wait for the systems of a job's streams, such as Kafka. No other operation shares
+them, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from anabranch.errors import ConflictError
+
+__all__ = ["Asking"]
+
+_MOST = 8
+
+T = TypeVar("T")
+
+
+class Asking:
+    """All uses must be on the same event loop."""
+
+    def __init__(self) -> None:
+        self._under_way: Counter[str] = Counter()
+
+    async def run(self, job: str, act: Callable[[], T]) -> T:
+        """Call ``act``, which may ask the systems of a job's streams, in a thread of its own. Raises ConflictError if
+        the job has too many such threads already.
+        """
+        if self._under_way[job] >= _MOST:
+            raise ConflictError(
+                f"{_MOST} requests for job {job!r} are already waiting for the systems of its streams",
+                f"see with anabranch status {job} whether its systems answer, and ask again",
+            )
+        loop = asyncio.get_running_loop()
+
+        def ended() -> None:
+            self._under_way[job] -= 1
+            self._under_way += Counter()  # forget jobs that have no thread
+
+        self._under_way[job] += 1
+        threads = ThreadPoolExecutor(1, "anabranch-asks")
+        asked = threads.submit(act)
+        asked.add_done_callback(lambda _: loop.call_soon_threadsafe(ended))
+        threads.shutdown(wait=False)
+        return await asyncio.wrap_future(asked)
