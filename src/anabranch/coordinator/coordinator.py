@@ -159,8 +159,8 @@ class Coordinator(Operations):
                 self.registry.wait(min(left, _LOOK_AGAIN))
 
     def jobs(self) -> list[JobStatus]:
-        """The status of each job in the store, sorted by the jobs' names."""
-        return [self.status(job) for job in self._store.jobs()]
+        """The status of each job in the store, sorted by name; see :func:`stored_jobs.all_read`."""
+        return stored_jobs.all_read(self._store, self.status, lambda unread: unread)
 
     def status(self, job: str) -> JobStatus:
         """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is none."""
@@ -385,5 +385,5 @@ class Coordinator(Operations):
         return content
 
     def _has_ended(self, job: str) -> bool:
-        stored = None if job in self.registry.jobs else self._store.deployment(job)
-        return stored is not None and not stored.state.active
+        stored = None if job in self.registry.jobs else self._store.last_state(job)
+        return stored is not None and not stored[-1].active

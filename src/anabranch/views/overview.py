@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from anabranch.model.document import Document
+from anabranch.protocol.status import JobStatus
 from anabranch.views.findings import Finding
 
 __all__ = ["JobOverview", "Overview"]
@@ -36,6 +39,32 @@ class JobOverview(Document, frozen=True, kw_only=True):
     error: str | None = None
     worst: Finding | None = None
     """The most severe finding."""
+
+    @classmethod
+    def unread(cls, status: JobStatus) -> Self:
+        """The line of a job that can't be read from the store; ``status.error`` says why."""
+        unread = Finding(
+            severity="attention",
+            rule="job-unread",
+            subject={"job": status.job},
+            summary=f"what the store knows about job {status.job} can't be read",
+            why=status.error or "",
+            cure="run the version of anabranch that last ran the job, or restore the job from a backup",
+        )
+        return cls(
+            job=status.job,
+            state=status.state.value,
+            served=False,
+            deployment=status.deployment,
+            generation=status.generation,
+            factor=status.factor,
+            seats=status.seats,
+            lanes=0,
+            failed_lanes=0,
+            changed_at=0.0,
+            error=status.error,
+            worst=unread,
+        )
 
 
 class Overview(Document, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ __all__ = [
     "has_request",
     "lane_states",
     "lanes",
+    "last_state",
     "lost",
     "model",
     "present",
@@ -41,11 +42,8 @@ def artifact(connection: sa.Connection, sha256: str) -> bytes | None:
 
 def deployment(connection: sa.Connection, job: str, number: int | None) -> DeploymentRecord | None:
     """A deployment of a job; without a number, the last one. None if there is no such deployment."""
-    generation = sa.select(sa.func.max(models.c.generation)).where(
-        models.c.job == deployments.c.job, models.c.deployment == deployments.c.id
-    )
     columns = [column for column in deployments.c if column.name != "graph"]
-    query = sa.select(*columns, generation.scalar_subquery().label("generation"))
+    query = sa.select(*columns, _generation())
     its = query.where(deployments.c.job == job, deployments.c.id == number if number else sa.true())
     row = connection.execute(its.order_by(deployments.c.id.desc()).limit(1)).mappings().first()
     if row is None:
@@ -58,6 +56,20 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
     drain = None if row["drain"] is None else decode(row["drain"], DrainProgress)
     state = DeploymentState(row["state"])
     return DeploymentRecord(**{**row, **documents, **programs, "state": state, "drain": drain})
+
+
+def last_state(connection: sa.Connection, job: str) -> tuple[int, int, DeploymentState] | None:
+    """The number, the generation and the state of a job's last deployment; None if there is no such job. No document is
+    read."""
+    query = sa.select(deployments.c.id, _generation(), deployments.c.state).where(deployments.c.job == job)
+    row = connection.execute(query.order_by(deployments.c.id.desc()).limit(1)).first()
+    return None if row is None else (row[0], row[1], DeploymentState(row[2]))
+
+
+def _generation() -> sa.Label[int]:
+    """The last generation of the deployment in a query's row."""
+    its = sa.and_(models.c.job == deployments.c.job, models.c.deployment == deployments.c.id)
+    return sa.select(sa.func.max(models.c.generation)).where(its).scalar_subquery().label("generation")
 
 
 def graph(connection: sa.Connection, job: str, deployment: int) -> Graph:

@@ -76,8 +76,7 @@ class Store:
         self._database, self._engine = url, engine
         self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
-        one_connection = engine.dialect.name == "sqlite"
-        self._looking: AbstractContextManager[Any] = self._lock if one_connection else nullcontext()
+        self._looking: AbstractContextManager[Any] = self._lock if engine.dialect.name == "sqlite" else nullcontext()
         self._epoch: int | None = None  # None: writes are unconditional
         self._watchers: list[Callable[[], object]] = []
 
@@ -104,6 +103,11 @@ class Store:
         """A deployment of a job; without a number, the last one. None if there is no such deployment."""
         with self._reading() as connection:
             return lookups.deployment(connection, job, number)
+
+    def last_state(self, job: str) -> tuple[int, int, DeploymentState] | None:
+        """The number, the generation and the state of a job's last deployment, even if its documents can't be read."""
+        with self._reading() as connection:
+            return lookups.last_state(connection, job)
 
     def graph(self, job: str, deployment: int) -> Graph:
         with self._reading() as connection:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Event
-from anabranch.errors import ConflictError, NotFoundError, UsageError
+from anabranch.errors import (
+    AnabranchError,
+    ConflictError,
+    NotFoundError,
+    NotLeadingError,
+    StoreUnavailableError,
+    UsageError,
+)
 from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.deployment import RunningDeployment
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_EVENTS",
+    "all_read",
     "deployment",
     "events",
     "is_known",
@@ -30,6 +40,8 @@ __all__ = [
     "status",
 ]
 
+T = TypeVar("T")
+
 MOST_EVENTS = 10_000
 _REQUESTS_KNOWN = 20
 """The search for a repeated request goes back through whole deployments until it has checked this many generations."""
@@ -37,7 +49,37 @@ _REQUESTS_KNOWN = 20
 
 def jobs(store: Store) -> list[JobStatus]:
     """The last known status of all jobs, sorted by name."""
-    return [status(store, job) for job in store.jobs()]
+    return all_read(store, lambda job: status(store, job), lambda unread: unread)
+
+
+def all_read(store: Store, read: Callable[[str], T], instead: Callable[[JobStatus], T]) -> list[T]:
+    """The results of ``read`` for all jobs, sorted by name. If a job can't be read, the result is that of ``instead``
+    for a status that has the job's state and, as ``error``, the reason: one job must not hide the others. Errors that
+    concern the whole store are raised.
+    """
+    found = []
+    for job in store.jobs():
+        try:
+            found.append(read(job))
+        except (StoreUnavailableError, NotLeadingError):
+            raise
+        except Exception as error:
+            its = store.last_state(job)
+            if its is not None:  # the job hasn't been deleted meanwhile
+                found.append(instead(_unread(job, *its, error)))
+    return found
+
+
+def _unread(job: str, deployment: int, generation: int, state: DeploymentState, error: Exception) -> JobStatus:
+    why = error.what if isinstance(error, AnabranchError) else f"{type(error).__name__}: {error}"
+    return JobStatus(
+        job=job,
+        deployment=deployment,
+        generation=generation,
+        state=state,
+        error=f"the job can't be read from the store: {why}",
+        served=False,
+    )
 
 
 def status(store: Store, job: str) -> JobStatus:

@@ -103,13 +103,13 @@ class Reads:
         )
 
     def overview(self) -> Overview:
-        """All jobs, sorted by name."""
+        """All jobs, sorted by name; see :func:`stored_jobs.all_read`."""
         led_by = self._store.leader()
         return Overview(
             at=self._registry.now(),
             leads=self._store.leads(),
             leader=None if led_by is None or led_by.resigned else led_by.holder,
-            jobs=tuple(map(self._overview_of, self._store.jobs())),
+            jobs=tuple(stored_jobs.all_read(self._store, self._overview_of, JobOverview.unread)),
         )
 
     def _overview_of(self, name: str) -> JobOverview:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
+from anabranch.cli import connect
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs import offers
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, NotLeadingError, StateError, StoreUnavailableError
+from anabranch.errors import AnabranchError, NotLeadingError, StateError, StoreUnavailableError, UnsupportedFormatError
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, lane, plan
 from tests.unit.coordinator.programs import PROGRAM
 
@@ -141,3 +147,42 @@ def test_a_job_that_cannot_be_read_again_leaves_the_others_alone(
     monkeypatch.setattr(store, "model", model)
     served.tick()
     assert set(served.registry.jobs) == {BAD, WELL}
+
+
+@pytest.mark.parametrize("table", ["models", "deployments"])
+def test_a_job_at_rest_that_cannot_be_read_hides_no_other_job(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/c.db"
+    coordinator = made(Store(url), clock)
+    for job in (BAD, WELL):
+        coordinator.start(plan(job, (lane(f"{job}-1", job=job),), program=PROGRAM))
+    other = made(Store(url), clock)
+    column = "document" if table == "models" else "program"
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute(f"update {table} set {column} = '{{\"version\": 9}}' where job = '{BAD}'")
+    for found in (other.jobs(), connect.jobs(CoordinatorSettings(store=url))):
+        assert [(each.job, each.state, each.deployment, each.generation, each.served) for each in found] == [
+            (BAD, "starting", 1, 1, False),
+            (WELL, "starting", 1, 1, False),
+        ]
+        assert "can't be read from the store" in (found[0].error or "")
+        assert found[1].error is None
+    bad, well = other.overview().jobs
+    assert (bad.state, well.state) == ("starting", "starting")
+    assert bad.worst is not None
+    assert "format version 9" in bad.worst.why
+    with TestClient(server.app(other)) as client:
+        assert f'anabranch_job{{job="{BAD}",state="starting"}} 1.0' in client.get("/metrics").text
+    assert [each.job for each in other.demands([BAD])] == []
+    with pytest.raises(UnsupportedFormatError):
+        other.status(BAD)
+
+    def fails() -> None:
+        raise StoreUnavailableError("no answer")
+
+    monkeypatch.setattr(other.registry.store, "last_state", lambda _: fails())
+    monkeypatch.setattr(other.registry.store, "deployment", lambda *_: fails())
+    for read in (other.jobs, other.overview):
+        with pytest.raises(StoreUnavailableError):
+            read()
