@@ -16,7 +16,7 @@ from anabranch.errors import (
     UsageError,
 )
 
-__all__ = ["SERVICE", "error_of", "payload_of", "status_of"]
+__all__ = ["SERVICE", "error_of", "is_payload", "payload_of", "status_of"]
 
 SERVICE = "anabranch"
 _STATUSES: dict[int, type[AnabranchError]] = {
@@ -42,11 +42,16 @@ def payload_of(error: AnabranchError) -> dict[str, str]:
     return {"error": error.what, "cure": error.cure, "kind": type(error).__name__}
 
 
+def is_payload(body: Any) -> bool:
+    """Whether the body of a response is an error of anabranch; see :func:`payload_of`."""
+    return isinstance(body, dict) and isinstance(body.get("error"), str)
+
+
 def error_of(status: int, body: Any) -> AnabranchError:
     """The error in a response: the inverse of :func:`status_of` and :func:`payload_of`. A response that doesn't come
     from anabranch also becomes an error.
     """
-    if not isinstance(body, dict) or not isinstance(body.get("error"), str):
+    if not is_payload(body):
         return AnabranchError(f"the coordinator answered with status {status}", "see whether the URL is its own")
     kind = _STATUSES.get(status, AnabranchError)
     if body.get("kind") in errors.__all__:

@@ -24,11 +24,12 @@ from anabranch.errors import (
     OutOfTimeError,
     StoreUnavailableError,
     UnreachableError,
+    UnsupportedFormatError,
     UsageError,
 )
 from anabranch.httpx_alone import httpx
-from anabranch.model.document import Document, compact, decode
-from anabranch.protocol.errors import error_of
+from anabranch.model.document import Document, UnknownVersionError, compact, decode
+from anabranch.protocol.errors import error_of, is_payload
 
 __all__ = ["AWAY", "Client"]
 
@@ -39,6 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
 """The seconds, in addition to ``timeout``, that an operation can take if the coordinator asks systems for it."""
+_OF_PROXIES = frozenset({502, 503, 504})
+"""The statuses with which a proxy says that it can't reach the coordinator."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -46,7 +49,8 @@ _ZIP = {"Content-Type": "application/zip"}
 class Client(Operations):
     """A coordinator at a URL. Its methods raise the errors that the coordinator raised, and the following:
 
-    - UnreachableError: nothing listens at the URL, or the connection breaks off.
+    - UnreachableError: nothing listens at the URL, something else than a coordinator answers there, or the connection
+      breaks off.
     - OutOfTimeError: there is no answer in time.
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
       reason.
@@ -113,7 +117,13 @@ class Client(Operations):
         if query := _query(operation, given):
             request["params"] = query
         answer = self._ask(operation.method, _path(operation, given, body), **request)
-        return cast(R, _result(operation, answer))
+        try:
+            return cast(R, _result(operation, answer))
+        except UnknownVersionError:
+            raise
+        except (UnsupportedFormatError, msgspec.DecodeError, TypeError, LookupError, ValueError) as error:
+            why = error.what if isinstance(error, AnabranchError) else str(error)
+            raise _stranger(self.url, f"the answer to {operation.name} can't be read: {why}") from error
 
     def _ask(self, method: str, path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
@@ -154,7 +164,17 @@ class Client(Operations):
             body = msgspec.json.decode(answer.content)
         except msgspec.DecodeError:
             body = None
+        if answer.status_code in _OF_PROXIES and not is_payload(body):
+            raise _AwayError(_stranger(url, f"status {answer.status_code}"))
         raise error_of(answer.status_code, body)
+
+
+def _stranger(url: str, said: str) -> UnreachableError:
+    """The error if something else than a coordinator answers at a URL."""
+    return UnreachableError(
+        f"what answers at {without_passwords(url)} isn't a coordinator: {said}",
+        "see whether the URL is the coordinator's own; if a proxy is before it, whether the proxy reaches it",
+    )
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
@@ -170,8 +190,13 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
             "check which versions of TLS and which ciphers it accepts, and whether it requires a client certificate",
         )
     why: AnabranchError
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, httpx.ConnectError) and any(isinstance(c, ConnectionRefusedError) for c in tls.causes(error)):
         why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
+    elif isinstance(error, httpx.ConnectError):
+        why = UnreachableError(
+            f"can't connect to {url}: {without_passwords(str(error))}",
+            "check the URL (http or https, name and port), and whether this machine can reach it",
+        )
     elif isinstance(error, httpx.TimeoutException):
         why = OutOfTimeError(f"the coordinator at {url} doesn't answer", "check whether it hangs")
     else:

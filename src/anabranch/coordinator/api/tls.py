@@ -59,7 +59,7 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
 
 def refusal(error: BaseException) -> str | None:
     """Why one end refused the other's certificate; None if something else caused the error."""
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return cause.verify_message
     name = alert(error) or ""
@@ -70,13 +70,14 @@ def alert(error: BaseException) -> str | None:
     """The alert with which the other end ended the connection, such as ``TLSV1_ALERT_PROTOCOL_VERSION``; None if there
     was none.
     """
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
             return cause.reason
     return None
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and the errors that caused it."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause

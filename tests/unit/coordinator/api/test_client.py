@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
 
+from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.coordinator.coordinator import Coordinator
+from anabranch.coordinator.store import Store
 from anabranch.errors import (
     AnabranchError,
     NotFoundError,
@@ -15,6 +20,7 @@ from anabranch.errors import (
     OutOfTimeError,
     StoreUnavailableError,
     UnreachableError,
+    UnsupportedFormatError,
     UsageError,
 )
 from anabranch.protocol.errors import payload_of
@@ -45,6 +51,10 @@ def raises(error: Exception) -> Callable[[httpx.Request], httpx.Response]:
     return raising
 
 
+def is_a_proxy(status: int) -> Callable[[httpx.Request], httpx.Response]:
+    return lambda _request: httpx.Response(status, text="<html><h1>Bad Gateway</h1></html>")
+
+
 away = raises(httpx.ConnectError("refused"))
 mute = raises(httpx.ReadTimeout("too long"))
 breaks_off = raises(httpx.RemoteProtocolError("Server disconnected without sending a response."))
@@ -68,7 +78,7 @@ class Asking(Client):
         return self.how[request.url.host](request)
 
 
-@pytest.mark.parametrize("other", [away, mute, breaks_off, cut, stands_by])
+@pytest.mark.parametrize("other", [away, mute, breaks_off, cut, stands_by, is_a_proxy(502)])
 def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
     other: Callable[[httpx.Request], httpx.Response],
 ) -> None:
@@ -91,6 +101,9 @@ def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
         (breaks_off, UnreachableError),
         (cut, UnreachableError),
         (stands_by, NotLeadingError),
+        (is_a_proxy(502), UnreachableError),
+        (is_a_proxy(503), UnreachableError),
+        (is_a_proxy(504), UnreachableError),
     ],
 )
 def test_each_is_asked_once_and_the_last_error_is_told_and_worth_another_try(
@@ -113,6 +126,40 @@ def test_what_a_coordinator_says_is_no_reason_to_ask_another(
         client.jobs()
     assert type(caught.value) is kind
     assert client.asked == "a"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"text": "<html>we are back soon</html>"}, {"json": []}, {"json": {"jobs": 3}}, {"json": {"jobs": [{}]}}]
+)
+def test_what_answers_may_be_no_coordinator(answer: dict[str, Any]) -> None:
+    client = Asking(a=lambda _: httpx.Response(200, **answer))
+    with pytest.raises(UnreachableError, match=r"what answers at http://a:1 isn't a coordinator: ") as caught:
+        client.jobs()
+    assert "proxy" in caught.value.cure
+    with pytest.raises(UnreachableError, match="the answer to status can't be read"):
+        client.status("delays")
+
+
+def test_a_coordinator_of_a_newer_version_is_no_stranger() -> None:
+    client = Asking(a=lambda _: httpx.Response(200, json={"version": 9}))
+    with pytest.raises(UnsupportedFormatError, match="format version 9"):
+        client.status("delays")
+
+
+def test_why_a_coordinator_cannot_be_reached_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(UnreachableError, match=f"nothing runs at http://127.0.0.1:{port}"):
+        Client(f"http://127.0.0.1:{port}").jobs()
+    with pytest.raises(UnreachableError, match=r"can't connect to http://nowhere\.invalid:1: .*(n|N)ame") as caught:
+        Client("http://nowhere.invalid:1").jobs()
+    assert "check the URL" in caught.value.cure
+    server = listening.serve(Coordinator(Store("sqlite://")))
+    try:
+        with pytest.raises(UnreachableError, match=r"can't connect to https:.*SSL"):
+            Client(server.url.replace("http://", "https://")).jobs()
+    finally:
+        server.close()
 
 
 def test_a_url_that_makes_no_sense_is_told() -> None:
