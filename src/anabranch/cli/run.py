@@ -221,6 +221,7 @@ def _serve(
     signals = _Signals(coordinator, name, replacer)
     over = threading.Event()
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
+    shown.start()
     try:
         container = Container(
             prepared.loaded(spark),
@@ -231,7 +232,6 @@ def _serve(
         replacer.take_lanes(
             lambda: container.batches, lambda: coordinator.status(name).state == DeploymentState.STOPPING
         )
-        shown.start()
         try:
             container.run(_registration(name))
         except ProcessBrokenError:

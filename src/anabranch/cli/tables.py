@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from anabranch.cli import progress
+from anabranch.errors import AnabranchError
 from anabranch.model.lane import LaneState
 from anabranch.protocol.status import JobStatus
 
@@ -76,27 +77,47 @@ def lanes(status: JobStatus) -> Group:
     return Group(table(status), *progress.batches(status))
 
 
-def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None) -> None:
+def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None, every: float = _LINE_EVERY) -> None:
     """Show a job's progress and problems on stderr until ``until`` is set. On a terminal, show a table, the problems
-    below it and, if ``show`` is given, the result of ``show`` at the end; otherwise, print lines."""
+    below it and, if ``show`` is given, the result of ``show`` at the end; otherwise, print lines. If the status can't
+    be read for a while, say so once."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        last, told = "", set[str]()
-        while not until.wait(_LINE_EVERY):
-            status = coordinator.status(job)
-            now = progress.line(status)
-            if now != last:
-                progress.say(now)
-            last = now
-            for trouble in (each for each in progress.troubles(status) if each not in told):
-                told.add(trouble)
-                progress.say(f"warning: {trouble}")
+        lines = _Lines()
+        while not until.wait(every):
+            lines.tell(*_read(coordinator, job))
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
         while not until.is_set():
-            status = coordinator.status(job)
-            parts: list[RenderableType] = [lanes(status), *progress.troubles(status)]
+            status, error = _read(coordinator, job)
+            parts: list[RenderableType] = [error] if status is None else [lanes(status), *progress.troubles(status)]
             if show is not None:
                 parts.append(show())
             live.update(Group(*parts))
             time.sleep(_REFRESH)
+
+
+class _Lines:
+    """Prints a job's progress and problems, each line once."""
+
+    def __init__(self) -> None:
+        self._last = ""
+        self._told = set[str]()
+
+    def tell(self, status: JobStatus | None, error: str) -> None:
+        now = error if status is None else progress.line(status)
+        if now != self._last:
+            progress.say(now)
+        self._last = now
+        for trouble in () if status is None else progress.troubles(status):
+            if trouble not in self._told:
+                self._told.add(trouble)
+                progress.say(f"warning: {trouble}")
+
+
+def _read(coordinator: Status, job: str) -> tuple[JobStatus | None, str]:
+    """A job's status and an empty text; or None, and why the status can't be read at the moment."""
+    try:
+        return coordinator.status(job), ""
+    except AnabranchError as error:
+        return None, f"the status of job {job} can't be shown at the moment: {error.what}"
