@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from anabranch.config.addresses import check_link, check_urls
-from anabranch.config.durations import Duration
+from anabranch.config.durations import Duration, PositiveDuration
 from anabranch.config.section import Section
+from anabranch.event_time import durations
 
 __all__ = ["CoordinatorSettings"]
 
@@ -70,15 +71,15 @@ class CoordinatorSettings(Section):
     client_key: Path | None = None
     """The key of the clients' certificate, as a PEM file."""
 
-    lease: Duration = "10 seconds"
+    lease: PositiveDuration = "10 seconds"
     """The length of a container's lease, counted from the last heartbeat, and of the leading coordinator's lease,
     counted from the last renewal."""
 
     grace: Duration = "2 seconds"
     """The time from the end of a lease until the container loses its seat, or until another coordinator can lead."""
 
-    period: Duration = "2 seconds"
-    """The longest time between two heartbeats."""
+    period: PositiveDuration = "2 seconds"
+    """The longest time between two heartbeats. It must be shorter than ``lease``."""
 
     retain_events: Annotated[int, Field(ge=1000)] = 100_000
     """How many events the store keeps for each job. Older events are deleted."""
@@ -93,3 +94,11 @@ class CoordinatorSettings(Section):
     logs: Path | None = None
     """The folder for the output of containers that the coordinator starts. Default: the folder ``containers``, next to
     the store if the store is in SQLite, otherwise in ``.anabranch``."""
+
+    @model_validator(mode="after")
+    def _in_time(self) -> CoordinatorSettings:
+        if durations.parse(self.period) >= durations.parse(self.lease):
+            raise ValueError(
+                f"period = {self.period!r} must be shorter than lease = {self.lease!r}, or containers lose their seats"
+            )
+        return self

@@ -8,7 +8,7 @@ from pydantic import AfterValidator
 
 from anabranch.event_time import durations
 
-__all__ = ["Duration"]
+__all__ = ["Duration", "PositiveDuration"]
 
 
 def _checked(text: str) -> str:
@@ -16,4 +16,11 @@ def _checked(text: str) -> str:
     return text
 
 
+def _positive(text: str) -> str:
+    if not durations.parse(text):
+        raise ValueError("it must be longer than 0")
+    return text
+
+
 Duration = Annotated[str, AfterValidator(_checked)]
+PositiveDuration = Annotated[str, AfterValidator(_positive)]

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from anabranch.config.autoscale import AutoscaleSettings
-from anabranch.config.durations import Duration
+from anabranch.config.durations import Duration, PositiveDuration
 from anabranch.config.section import Section
 from anabranch.event_time import durations
 
@@ -81,7 +81,7 @@ class JobSettings(Section):
     lane waits until the system is available again.
     """
 
-    stall_after: Duration = "5 minutes"
+    stall_after: PositiveDuration = "5 minutes"
     """An attempt fails if the lane has records to read, but makes no progress for this time (with the real-time
     trigger, for this time plus the duration of a batch)."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from anabranch.config.durations import Duration
+from anabranch.config.durations import PositiveDuration
 from anabranch.config.secrets import resolved
 from anabranch.config.section import Section
 
@@ -81,7 +81,7 @@ class KafkaSettings(SystemSettings):
     """The prefix of transactional ids, and of the names of the consumer groups that hold markers."""
 
     replication_factor: int = Field(default=-1, ge=-1)
-    transaction_timeout: Duration = "2 minutes"
+    transaction_timeout: PositiveDuration = "2 minutes"
 
     packages: str | None = None
     """Maven coordinates of Spark's connector; None: the version that matches PySpark."""

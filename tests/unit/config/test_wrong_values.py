@@ -47,6 +47,24 @@ def test_what_is_wrong_is_told_without_secrets(tmp_path: Path, text: str, told: 
     assert "48151623" not in str(caught.value) or "url" in told
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[job]\nstall_after = "0 seconds"', "'job.stall_after' has the value '0 seconds': it must be longer than 0"),
+        ('[coordinator]\nlease = "0 seconds"', "'coordinator.lease' has the value '0 seconds': it must be longer"),
+        ('[coordinator]\nperiod = "0 hours"', "'coordinator.period' has the value '0 hours': it must be longer"),
+        ('[systems.kafka]\ntransaction_timeout = "0 seconds"', "it must be longer than 0"),
+        ('[coordinator]\nlease = "2 seconds"', "period = '2 seconds' must be shorter than lease = '2 seconds'"),
+        ('[coordinator]\nperiod = "11 seconds"', "period = '11 seconds' must be shorter than lease = '10 seconds'"),
+    ],
+)
+def test_durations_that_would_stop_a_job_are_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / config.FILE_NAME).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config.load(tmp_path / config.FILE_NAME)
+    assert told in str(caught.value)
+
+
 @pytest.mark.parametrize("value", ['{"sasl.password": 12345}', '{"sasl.password": "12345"', '["12345"]'])
 def test_a_secret_in_the_environment_is_not_shown(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("ANABRANCH__SYSTEMS__KAFKA__CLIENT", value)

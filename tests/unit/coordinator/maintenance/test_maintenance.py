@@ -194,7 +194,8 @@ def test_on_a_server_work_that_was_killed_can_be_repeated(postgresql_url: str, m
     store.stand_by()
     assert store.claim(None, "http://here:1")
     begin = time.monotonic()
-    with alone(postgresql_url, said.append, lease="1 second", grace="500 milliseconds") as its:
+    short = {"lease": "1 second", "grace": "500 milliseconds", "period": "500 milliseconds"}
+    with alone(postgresql_url, said.append, **short) as its:
         assert time.monotonic() - begin >= 1.5
         assert its.leads()
         assert not store.leads()
