@@ -78,7 +78,7 @@ function OfPlan({ job, kind, live, children }: { job: string; kind: string; live
         plan.stages,
         <>
           What this plan would move; nothing was done. <a href={link(["jobs", job, "changes", "new"], query.kind ? { kind, factor: query.factor, containers: query.containers } : {})}>the plan</a>{" "}
-          <Command line={commandOf(job, kind, query).replace("anabranch ", "anabranch plan ")} />
+          <Command line={commandOf(job, kind, query, true)} />
         </>,
       )}
     </>

@@ -28,16 +28,16 @@ export function requestOf(kind: string, query: Record<string, string>, deploymen
   }
 }
 
-/** The line of the command line that does the same. */
-export function commandOf(job: string, kind: string, query: Record<string, string>): string {
+/** The line of the command line that does the same or, with `planned`, only shows what it would do. */
+export function commandOf(job: string, kind: string, query: Record<string, string>, planned = false): string {
   const options: string[] = [];
   if (kind === "scale" && query.factor) options.push("--factor", query.factor);
   if (kind === "scale" && query.containers) options.push("--containers", query.containers);
   if (kind === "rewind" && query.to) options.push("--to", query.to);
   if (kind === "rewind" && query.state) options.push("--state", query.state);
-  if (kind === "drain" && query.mode === "latest") options.push("--mode", "latest");
+  if (kind === "drain" && query.mode === "latest") options.push("--up-to", "latest");
   if (kind === "stop" && query.now === "1") options.push("--now");
   if (kind === "fence") return `anabranch fence ${query.container ?? "CONTAINER"}`;
-  const verb = kind === "assign" ? ["assign", "apply"] : [kind];
+  const verb = planned ? ["plan", kind] : kind === "assign" ? ["assign", "apply"] : [kind];
   return ["anabranch", ...verb, job, ...options].join(" ");
 }

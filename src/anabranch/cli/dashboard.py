@@ -28,7 +28,7 @@ def dashboard(
 ) -> None:
     """Open the coordinator's pages in the browser, logged in with its token."""
     settings = configuration.load(config).coordinator
-    url = coordinator or _url(settings, job)
+    url = coordinator.split(",")[0].strip() if coordinator else _url(settings, job)
     if no_open:
         typer.echo(address(url, job))
         return
