@@ -81,8 +81,9 @@ def apply(
         if told.why_not:
             progress.say(f"racks are ignored when tasks are placed: {told.why_not}")
         said = f"generation {told.generation}"
-        if told.lanes:
-            progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
+        if told.lanes or told.repeated:
+            if told.lanes:
+                progress.say(f"job {job}: {told.moved} task(s) get another container{_saved(told)}")
             haste.said(chosen.now)
             said += scale.followed(client, job, told, chosen.patience)
         else:

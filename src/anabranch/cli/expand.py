@@ -24,8 +24,9 @@ def expand(
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         told = client.expand(job, wished(now=chosen.now))
         said = f"generation {told.generation}"
-        if told.partitions:
-            progress.say(f"job {job}: {listed(told.partitions)}")
+        if told.partitions or told.repeated:
+            if told.partitions:
+                progress.say(f"job {job}: {listed(told.partitions)}")
             haste.said(chosen.now)
             said += scale.followed(client, job, told, chosen.patience)
         else:

@@ -37,7 +37,7 @@ def scale(
         scaled = client.scale(job, wished(factor, containers, now=chosen.now))
         haste.said(chosen.now)
         told = f"factor {scaled.factor}, {scaled.containers} container(s), generation {scaled.generation}"
-        if scaled.closing:
+        if scaled.closing or scaled.repeated:
             told += followed(client, job, scaled, chosen.patience)
         else:
             told += " already"
@@ -50,7 +50,10 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
 
     Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """
-    progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
+    if change.repeated:
+        progress.say(f"job {job}: the change has been requested; the first answer was lost")
+    else:
+        progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
     if timeout is None:
         return ""
     wait(client, job, timeout)

@@ -63,6 +63,8 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     """How many seconds output is expected to pause."""
     basis: Basis | None = None
     """The state of the job for which the change was planned, to be sent back as ``expect``."""
+    repeated: bool = False
+    """Whether the request had already been carried out when it arrived. Then, the lanes aren't named again."""
     outline: Outline | None = None
     """The lanes in outline, if the request was ``brief``; then ``closing`` and ``lanes`` are empty."""
 

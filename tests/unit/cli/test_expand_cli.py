@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError
+from anabranch.errors import ConflictError, OutOfTimeError
 from tests.support.verbs import Call, served
 from tests.unit.coordinator.inputs import IN, Counts, running
 from tests.unit.coordinator.workers import JOB
@@ -39,6 +40,19 @@ def test_it_says_what_comes_of_it(run: Call, counts: Counts) -> None:
     told, said = run("expand", JOB, "--detach", "--json")
     assert json.loads(told)["partitions"] == {IN: 4}
     assert "2 lane(s) are closed, 2 follow them" in said
+
+
+@pytest.mark.parametrize("words", [("scale", JOB, "--factor", "2"), ("expand", JOB)])
+def test_a_change_whose_first_answer_was_lost_is_waited_for(
+    run: Call, counts: Counts, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    counts.counts[IN] = 4
+    request = uuid.uuid4()
+    monkeypatch.setattr(uuid, "uuid4", lambda: request)
+    run(*words, "--detach")
+    with pytest.raises(OutOfTimeError, match=f"job {JOB} is still changing"):
+        run(*words, "--timeout", "0.3")
+    assert "the change has been requested; the first answer was lost" in run(*words, "--detach")[1]
 
 
 def test_what_cannot_be_is_refused(run: Call, counts: Counts) -> None:

@@ -95,7 +95,8 @@ def change(
             registry.advance(running_job)
             snapshot = take(registry, running_job)
         seen, planned = snapshot.running_job, None
-        if not stored_jobs.is_known(registry.store, job, request.request):
+        repeated = stored_jobs.is_known(registry.store, job, request.request)
+        if not repeated:
             check_expected(job, request, snapshot.basis, None)
             planned = plan(seen, snapshot.present)
             if planned is not None:
@@ -106,7 +107,7 @@ def change(
         with registry.locked(job) as running_job:
             present = registry.up_to_date(running_job)
             if snapshot.is_still(running_job):
-                result = apply(running_job, present, planned)
+                result = msgspec.structs.replace(apply(running_job, present, planned), repeated=repeated)
                 break
     else:
         raise always_changes(job)

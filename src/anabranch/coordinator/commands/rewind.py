@@ -40,7 +40,7 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
         registry.advance(running_job)
         snapshot = off_lock.take(registry, running_job)
     if stored_jobs.is_known(registry.store, job, request.request):
-        return RewindResult(generation=snapshot.present.generation)
+        return RewindResult(generation=snapshot.present.generation, repeated=True)
     off_lock.check_expected(job, request, snapshot.basis, None)
     check(snapshot.running_job)
     sources = rewind.sources(snapshot.present.graph, snapshot.running_job.lanes)

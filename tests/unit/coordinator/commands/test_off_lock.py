@@ -196,9 +196,9 @@ def test_a_plan_is_applied_to_what_it_was_made_for(coordinator: Coordinator) -> 
     running(coordinator)
     dry = coordinator.scale(JOB, ScaleRequest(factor=4, dry=True))
     told = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
-    assert told.generation == 2
+    assert (told.generation, told.repeated) == (2, False)
     again = coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="mine"))
-    assert again.generation == 2
+    assert (again.generation, again.repeated) == (2, True)
     with pytest.raises(ConflictError, match="generation 1, and is deployment 1, generation 2 now"):
         coordinator.scale(JOB, ScaleRequest(factor=4, expect=dry.basis, request="another"))
 
