@@ -178,7 +178,7 @@ def test_state_before_a_join_with_an_empty_table_is_kept(site: Site, tmp_path: P
 
 
 def test_a_stream_that_gets_partitions_while_it_is_read_is_read_as_far_as_it_was_known(
-    site: Site, spark: SparkSession
+    site: Site, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.log.create("airports", 1)
     site.put("airports", 0, [{"name": "Atlanta"}], [b"ATL"])
@@ -191,6 +191,6 @@ def test_a_stream_that_gets_partitions_while_it_is_read_is_read_as_far_as_it_was
             return found
 
     systems = Systems(site.settings())
-    systems.of = lambda _: Growing(site.log.root)  # type: ignore[method-assign]
+    monkeypatch.setattr(systems, "of", lambda _: Growing(site.log.root))
     name, records = everything(systems, "airports", spark)
     assert (name, [row["key"] for row in records.collect()]) == ("embedded/airports", [b"ATL"])

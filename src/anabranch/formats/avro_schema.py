@@ -86,7 +86,7 @@ class _Meanings:
         was, now = _meaning(mine), _meaning(its)
         if now is None or _holds(was, now):
             return None
-        return f"the column '{path}' was written as {_said(mine, was)}, and is read as {_said(its, now)}"
+        return f"the column '{path}' was written as {_text(mine, was)}, and is read as {_text(its, now)}"
 
     def _fields(self, mine: Any, its: Any, path: str, spaces: tuple[str, str]) -> str | None:
         names = _full(mine, spaces[0]), _full(its, spaces[1])
@@ -148,7 +148,7 @@ def _holds(was: tuple[str, int, int] | None, now: tuple[str, int, int]) -> bool:
     return was is not None and (was[0], was[2]) == (now[0], now[2]) and was[1] <= now[1]
 
 
-def _said(schema: Mapping[str, Any], meaning: tuple[str, int, int] | None) -> str:
+def _text(schema: Mapping[str, Any], meaning: tuple[str, int, int] | None) -> str:
     if meaning is None:
         return str(schema["type"])
     name, precision, scale = meaning
