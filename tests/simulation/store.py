@@ -72,6 +72,10 @@ class MemoryStore:
         its = self.database.deployments.get(job)
         return None if not its else its.get(number or max(its))
 
+    def last_state(self, job: str) -> tuple[int, int, DeploymentState] | None:
+        its = self.deployment(job)
+        return None if its is None else (its.id, its.generation, its.state)
+
     def graph(self, job: str, deployment: int) -> Graph:
         return self.database.graphs[job, deployment]
 

@@ -120,7 +120,7 @@ READS = {
         "lost",
         "artifact",
     ),
-    *("events", "leader", "lane_states", "open_lanes", "deployment_numbers", "leads", "export_job"),
+    *("events", "leader", "lane_states", "last_state", "open_lanes", "deployment_numbers", "leads", "export_job"),
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 
