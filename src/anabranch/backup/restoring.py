@@ -107,9 +107,13 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         moment = Moment(found.job, rows.kept(found.job, tree))
         due = _Restore(spark, tree, found, moment, settings, _settings(settings, moment.rows))
         _check_folders(due)
-        there = _streams_there(due)
-        _check_kept(due, there)
+        there, wrong = _streams_there(due)
+        if wrong is None:
+            _check_kept(due, there)
+        # Checked even if a stream is wrong: if the job continued after the backup, its outputs must be set back anyway.
         later_batches.check(due.systems, found, moment, {each.stream for each in found.streams} - there)
+        if wrong is not None:
+            raise wrong
         crash_points.reach(crash_points.FOUND_WHOLE, found.job, 0)
         for each in found.streams:
             if each.stream not in there:
@@ -193,18 +197,23 @@ def _check_folders(due: _Restore) -> None:
         )
 
 
-def _streams_there(due: _Restore) -> set[str]:
-    """The backup's streams that already exist here. Raises ConflictError if such a stream isn't the one in the backup,
-    or lacks records that the backup has.
+def _streams_there(due: _Restore) -> tuple[set[str], ConflictError | None]:
+    """The backup's streams that already exist here. Also returns an error if such a stream isn't the one in the backup,
+    or lacks records that the backup has, for example because the job has read them since and they were purged.
     """
-    there = set()
+    there: set[str] = set()
+    wrong: ConflictError | None = None
     for each in due.backup.streams:
         archive, place = due.systems.named(each.system).archive(), manifest.place_of(each.system)
         assert archive is not None
         last = [due.tree.read_bytes(f"{place}/{name}") for name in archive.last_entries(each.stream, each.cut)]
-        if archive.is_there(each.stream, each.cut, last):
+        try:
+            if archive.is_there(each.stream, each.cut, last):
+                there.add(each.stream)
+        except ConflictError as error:
             there.add(each.stream)
-    return there
+            wrong = wrong or error
+    return there, wrong
 
 
 def _check_kept(due: _Restore, there: set[str]) -> None:

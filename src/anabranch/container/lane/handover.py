@@ -171,8 +171,9 @@ class Prestarter:
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
         """Hand out the prestarted query of a lane under its current epoch. Returns None if there is none, if it
-        couldn't be started, or if it was handed out before. If it is being abandoned, waits for its end, because it uses
-        the lane's folder."""
+        couldn't be started, or if it was handed out before. If it is being abandoned, waits for its end, because it
+        uses the lane's folder.
+        """
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
             abandoned = self._abandoned.get((lane.id, lane.epoch))
