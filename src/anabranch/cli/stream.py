@@ -125,7 +125,8 @@ def list_(config: Config = None, json: Json = False) -> None:
 def describe(name: Name, config: Config = None, json: Json = False) -> None:
     """Show a stream's partitions and their offsets."""
     system = _system(name, config)
-    starts, ends, kept = system.starts(name), system.ends(name), system.retention(name)
+    starts, kept = system.starts(name), system.retention(name)
+    ends = system.ends(name, starts)
     if json:
         partitions = [{"partition": number, "start": starts[number], "end": end} for number, end in ends.items()]
         limits = None if kept is None else {"ms": kept.ms, "bytes": kept.bytes}

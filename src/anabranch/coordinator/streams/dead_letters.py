@@ -99,7 +99,8 @@ class DeadLetterReader:
         return msgspec.structs.replace(found, letters=tuple(letters), before=before, partly=partly)
 
     def _read(self, system: System, stream: str, wanted: LetterRange) -> tuple[list[DeadLetter], dict[str, int], bool]:
-        starts, ends = system.starts(stream), system.ends(stream)
+        starts = system.starts(stream)
+        ends = system.ends(stream, starts)
         if wanted.partition is not None:
             if wanted.partition not in ends:
                 raise NotFoundError(

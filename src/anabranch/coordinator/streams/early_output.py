@@ -74,7 +74,8 @@ class EarlyOutputReader:
             return self._read(system, view, limit)
 
     def _read(self, system: System, view: EarlyOutput, limit: int) -> EarlyOutput:
-        starts, ends = system.starts(view.stream), system.ends(view.stream)
+        starts = system.starts(view.stream)
+        ends = system.ends(view.stream, starts)
         until = self._clock() + _SECONDS
         rows: list[EarlyRow] = []
         total = looked_at = 0

@@ -82,7 +82,8 @@ class EmbeddedSystem(System):
 
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
         """See :meth:`System.offset_at`. Records are read from the beginning, because the log has no index of times."""
-        starts, ends = self.starts(stream), self.ends(stream)
+        starts = self.starts(stream)
+        ends = self.ends(stream, starts)
         return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
 
     def _first_at(self, stream: str, partition: int, between: Range, unix_ms: int) -> int:
