@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.config import Settings
 from anabranch.errors import (
     ConfigError,
     ConflictError,
@@ -34,6 +35,7 @@ from anabranch.systems.embedded import (
     read_slice,
 )
 from anabranch.systems.records import RECORD_SCHEMA
+from anabranch.systems.systems import Systems
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put, records, segment
 
 
@@ -116,6 +118,18 @@ def test_a_stream_without_its_description_is_not_created_anew(filled: Log, trimm
     with pytest.raises(NotFoundError):
         log.describe("s")
     log.create("s", 2)
+
+
+def test_a_stream_that_cannot_be_described_stops_only_who_uses_it(filled: Log) -> None:
+    filled.create("other", 3)
+    path = filled.root / "s" / "stream.json"
+    path.write_bytes(path.read_bytes()[:-9])
+    system = EmbeddedSystem(filled.root)
+    assert system.counts() == {"other": 3}
+    systems = Systems(Settings.model_validate({"systems": {"embedded": {"root": str(filled.root)}}}))
+    assert systems.absent([("embedded", "other"), ("embedded", "new")]) == [("embedded", "new")]
+    with pytest.raises(LogError, match=r"s/stream\.json"):
+        systems.absent([("embedded", "other"), ("embedded", "s")])
 
 
 def test_a_root_without_links_is_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
