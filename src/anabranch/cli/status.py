@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Annotated
 
 import msgspec
@@ -11,7 +12,12 @@ from rich.live import Live
 
 from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress, tables
+from anabranch.config import CoordinatorSettings
+from anabranch.coordinator.api.client import AWAY
 from anabranch.protocol.status import JobStatus
+
+_EVERY = 1.0
+"""The seconds between two looks of ``--watch``."""
 
 
 def status(
@@ -22,17 +28,31 @@ def status(
 ) -> None:
     """Show a job's lanes: state, batches, rate and lag."""
     where = configuration.load(config).coordinator
+    found = connect.status(where, job)
     if not watch:
-        _show(connect.status(where, job), json)
+        _show(found, json)
         return
-    if json:
+    with nullcontext() if json else Live(refresh_per_second=4) as live:
         while True:
-            typer.echo(msgspec.json.encode(connect.status(where, job).to_builtins()).decode())
-            time.sleep(1)
-    with Live(refresh_per_second=4) as live:
-        while True:
-            live.update(tables.lanes(connect.status(where, job)))
-            time.sleep(1)
+            if live is None:
+                typer.echo(msgspec.json.encode(found.to_builtins()).decode())
+            else:
+                live.update(tables.lanes(found))
+            time.sleep(_EVERY)
+            found = _answered(where, job)
+
+
+def _answered(where: CoordinatorSettings, job: str) -> JobStatus:
+    """A job's status, as soon as it can be read. Says once that it can't be read at the moment."""
+    told = False
+    while True:
+        try:
+            return connect.status(where, job)
+        except AWAY as error:
+            if not told:
+                progress.say(f"{error.what}; trying again ...")
+            told = True
+            time.sleep(_EVERY)
 
 
 def _show(found: JobStatus, json: bool) -> None:
