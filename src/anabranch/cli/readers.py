@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.cli import output
+from anabranch.coordinator.naming import check_name
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.systems.contract import System
 from anabranch.systems.readers import ReaderLag
@@ -25,9 +26,10 @@ def forget(system: System, stream: str, job: str) -> None:
     """Forget that a job reads a stream.
 
     Raises:
-        UsageError: the stream's system doesn't track readers.
+        UsageError: no job can have this name, or the stream's system doesn't track readers.
         NotFoundError: the job isn't a reader of the stream.
     """
+    check_name("job", job)
     readers = system.readers()
     if readers is None:
         raise UsageError(f"{stream} is in {system.name}, which keeps nothing for readers", "leave out --forget-reader")

@@ -68,6 +68,15 @@ def test_what_readers_keep_is_shown_and_may_be_given_up(tmp_path: Path) -> None:
     assert json.loads(stream("describe", "s", "--json").stdout)["readers"] == []
 
 
+@pytest.mark.parametrize("job", ["../stream", "..", "", "a/b", ".hidden"])
+def test_only_a_job_is_forgotten(tmp_path: Path, job: str) -> None:
+    stream("create", "s", "--partitions", "1")
+    found = stream("retain", "s", "--forget-reader", job)
+    assert isinstance(found.exception, UsageError)
+    assert "can't be the name of a job" in str(found.exception)
+    assert (tmp_path / ".anabranch" / "streams" / "s" / "stream.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -71,7 +71,7 @@ class Log:
 
     def readers(self, stream: str) -> StreamReaders:
         """The jobs that read a stream."""
-        return StreamReaders(self._root, stream, lambda: self.describe(stream).partitions)
+        return StreamReaders(self._root, layout.check_name(stream), lambda: self.describe(stream).partitions)
 
     def lags(self, stream: str) -> list[ReaderLag]:
         """How far each reader of a stream lags; see :meth:`Expiry.lags`."""

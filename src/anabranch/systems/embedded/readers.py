@@ -196,4 +196,4 @@ def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, in
 
 
 def _path(folder: str, job: str) -> str:
-    return f"{folder}/{job}.json"
+    return f"{folder}/{layout.check_job(job)}.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from anabranch.errors import LogError, UnsupportedFormatError
+from anabranch.errors import LogError, UnsupportedFormatError, UsageError
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, disk, start
 from anabranch.systems.embedded.log_readers import LogReaders
 from anabranch.systems.readers import Reader, ReaderLag
@@ -355,6 +355,16 @@ def test_a_reader_with_a_damaged_file_can_be_forgotten(log: Log) -> None:
     assert log.readers("s").forget("j")
     assert not log.readers("s").forget("j")
     assert log.expire("s") == 16
+
+
+def test_no_name_leads_out_of_the_folder(log: Log) -> None:
+    readers = log.readers("s")
+    for call in (readers.forget, readers.of, readers.hold_all):
+        with pytest.raises(UsageError, match="can't be the name of a job"):
+            call("../stream")
+    with pytest.raises(UsageError, match="can't be the name of a stream"):
+        log.readers("s/../s")
+    assert log.describe("s").partitions == 2
 
 
 def test_who_may_only_read_the_log_can_forget_who_is_no_reader(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
