@@ -15,7 +15,7 @@ from anabranch.config import Settings
 from anabranch.errors import ConflictError
 from anabranch.model.document import encode
 from anabranch.model.lane import Lane, LaneState
-from anabranch.systems.embedded import LaneWriter, Log
+from anabranch.systems.embedded import LaneWriter, Log, fence
 from anabranch.systems.systems import Systems
 from tests.unit.systems.embedded.helpers import put
 
@@ -77,6 +77,15 @@ def test_batches_of_later_lanes_may_not(log: Log, state: str) -> None:
     with pytest.raises(ConflictError, match="stream 'out' already contains batches of lane 0-b, which isn't in the"):
         check(log, lane("0-a", **ends), state=state)
     check(log, lane("0-a", **ends), restored={"out"}, state=state)
+
+
+def test_later_lanes_that_wrote_nothing_may_be_there(log: Log) -> None:
+    """They were started after the backup was made, and fenced before their first batch."""
+    write(log, "0-a", 3)
+    fence(log, "out", JOB, "0-b", 1)
+    check(log, lane("0-a"))
+    LaneWriter(log, JOB, "0-b", 1).close(["out"])
+    check(log, lane("0-a"))
 
 
 def test_what_other_jobs_wrote_may_be_there(log: Log) -> None:

@@ -114,7 +114,8 @@ def test_batches_are_per_partition_and_per_lane(log: Log) -> None:
     assert put(one, log, "s", 0, 9, b"a")
     assert put(two, log, "s", 0, 0, b"b")
     assert put(one, log, "s", 1, 9, b"c")
-    assert foreign_writers(log, "s", "job") == {"one", "two"}
+    fence(log, "s", "job", "three", 1)
+    assert foreign_writers(log, "s", "job") == {"one", "two"}, "and not who was only fenced"
     assert foreign_writers(log, "s", "other") == set()
 
 
