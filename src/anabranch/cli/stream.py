@@ -106,19 +106,23 @@ def retain(
 
 @app.command("list")
 def list_(config: Config = None, json: Json = False) -> None:
-    """List the streams with their partition counts."""
+    """List the streams with their partition counts. A stream that can't be described has a question mark."""
     from anabranch import config as configuration
     from anabranch.systems.systems import Systems
 
     systems = Systems(configuration.load(config)).used
-    found = [(system.name, name, count) for system in systems for name, count in system.counts().items()]
+    found: list[tuple[str, str, int | None]] = []
+    for each in systems:
+        counts = {**dict.fromkeys(each.undescribed()), **each.counts()}
+        found += [(each.name, name, counts[name]) for name in sorted(counts)]
     if json:
         _print_json([{"name": name, "partitions": count, "system": system} for system, name, count in found])
         return
     if not found:
         progress.say("no streams")
     for system, name, count in found:
-        typer.echo(f"{name}\t{count}\t{system}" if len(systems) > 1 else f"{name}\t{count}")
+        shown = "?" if count is None else count
+        typer.echo(f"{name}\t{shown}\t{system}" if len(systems) > 1 else f"{name}\t{shown}")
 
 
 @app.command()

@@ -21,7 +21,7 @@ from anabranch.launch import fingerprint
 from anabranch.launch.loading import JobFile
 from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
-from anabranch.model.job_model import JobModel
+from anabranch.model.job_model import JobModel, Matched
 from anabranch.planning import assignment_settings, patterns, stages
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
@@ -91,7 +91,7 @@ def plan(
         ConfigError: a setting is wrong, or contradicts the graph.
         GraphError: the graph can't be run as it is written.
         NotFoundError: a stream that the job reads doesn't exist.
-        AnabranchError: a system doesn't answer.
+        AnabranchError: a system doesn't answer; or a stream that matches a pattern can't be described.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
@@ -105,6 +105,9 @@ def plan(
         for name in sorted(set(lives.values()) - tables)
     }
     new = not replaces and kept is None
+    for name, pattern in settings.patterns.items():
+        if name in lives and (new or known is None or name not in patterns.of_model(known)):
+            systems.check_matches(Matched(system=lives[name], pattern=pattern, streams=()))
     matched = patterns.found(file.graph, settings.patterns, lives, counts, known, new)
     lives |= {stream: each.system for each in matched.values() for stream in each.streams}
     racked = bool(settings.assignment.racks) or settings.assignment.strategy != "none"

@@ -26,15 +26,7 @@ from anabranch.systems.retention import Retention
 if TYPE_CHECKING:
     from anabranch.config import Settings  # slow to import, and not needed in the process of a lane's clock
 
-__all__ = [
-    "Appender",
-    "Folder",
-    "Offsets",
-    "Range",
-    "Records",
-    "SessionNeeds",
-    "System",
-]
+__all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "System"]
 
 Offsets = npt.NDArray[np.int64]
 
@@ -164,8 +156,12 @@ class System(Protocol):
 
     @abstractmethod
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name."""
+        """The partition counts of all streams, by name, except those of :meth:`undescribed`."""
         ...
+
+    def undescribed(self) -> Sequence[str]:
+        """The streams that exist but can't be described: :meth:`partitions` raises an error."""
+        return ()
 
     @abstractmethod
     def partitions(self, stream: str) -> int:

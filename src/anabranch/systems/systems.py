@@ -11,6 +11,7 @@ from typing import Any
 from anabranch.config import Settings
 from anabranch.config.systems import ONLY_SOME
 from anabranch.errors import ConfigError, NotFoundError
+from anabranch.model.job_model import Matched
 from anabranch.model.lane import Lane
 from anabranch.systems import registry
 from anabranch.systems.contract import System
@@ -68,6 +69,15 @@ class Systems:
             with suppress(NotFoundError):
                 counts[stream] = system.partitions(stream)
         return counts
+
+    def check_matches(self, matched: Matched) -> None:
+        """Raise the error of a stream that matches a pattern, but that can't be described; see
+        :meth:`System.undescribed`. Without this check, the pattern's input would silently lack the stream."""
+        system = self.named(matched.system)
+        for stream in system.undescribed():
+            if matched.matches(f"{matched.system}/{stream}"):
+                with suppress(NotFoundError):
+                    system.partitions(stream)
 
     def absent(self, streams: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those of these streams, given as pairs of system and stream, that don't exist. Raises AnabranchError as

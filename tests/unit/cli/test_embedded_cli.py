@@ -67,6 +67,14 @@ def test_expand(run: Run, log: Log) -> None:
         run("expand", "flights", "--partitions", "6")
 
 
+def test_a_stream_that_cannot_be_described_is_listed(run: Run, log: Log) -> None:
+    run("create", "flights", "--partitions", "2")
+    run("create", "airports", "--partitions", "1")
+    (log.root / "airports" / "stream.json").write_bytes(b"")
+    assert run("list") == "airports\t?\nflights\t2\n"
+    assert json.loads(run("list", "--json"))[0] == {"name": "airports", "partitions": None, "system": "embedded"}
+
+
 def test_create_list_describe(run: Run) -> None:
     assert run("list") == ""  # and on stderr, that there are none
     assert run("create", "flights", "--partitions", "2") == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.config import Settings
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, LogError
 from anabranch.launch import loading, preparation
 from anabranch.systems.embedded import EmbeddedSystem
 
@@ -52,3 +52,20 @@ def test_a_grouper_that_cannot_be_used_is_told(tmp_path: Path, source: str, name
     with pytest.raises(ConfigError, match=f"(?s)grouper '{name}' {told}") as caught:
         preparation.plan(loading.load(tmp_path / "job.py"), settings)
     assert caught.value.cure == "write module:function; the module lies beside the job"
+
+
+def test_a_matching_stream_that_cannot_be_described_is_an_error(tmp_path: Path) -> None:
+    """The job would run without its records, and nobody would notice."""
+    (tmp_path / "job.py").write_text(JOB)
+    for name in ("orders-1", "orders-2", "other"):
+        EmbeddedSystem(tmp_path / "streams").create(name, partitions=2)
+    (tmp_path / "streams" / "other" / "stream.json").write_bytes(b"")
+    settings = Settings.model_validate(
+        {"systems": {"embedded": {"root": tmp_path / "streams"}}, "streams": {"orders": {"pattern": "orders-.*"}}}
+    )
+    file = loading.load(tmp_path / "job.py")
+    (matched,) = preparation.plan(file, settings).model.stages[0].patterns.values()
+    assert matched.streams == ("orders-1", "orders-2")
+    (tmp_path / "streams" / "orders-2" / "stream.json").write_bytes(b"")
+    with pytest.raises(LogError, match=r"orders-2/stream\.json"):
+        preparation.plan(file, settings)

@@ -40,7 +40,7 @@ def counted(
         patterns: the job's patterns. The partitions of all streams that match one of them are also counted.
 
     Raises:
-        AnabranchError: a system doesn't answer.
+        AnabranchError: a system doesn't answer; or a stream that matches a pattern can't be described.
     """
     systems, patterns = Systems(configuration.of_job(job, settings), job), tuple(patterns)
     found = {}
@@ -50,6 +50,8 @@ def counted(
             found[name] = systems.named(system).partitions(stream)
         except NotFoundError:
             found[name] = 0
+    for matched in patterns:
+        systems.check_matches(matched)
     for system in sorted({each.system for each in patterns}):
         its = {f"{system}/{stream}": count for stream, count in systems.named(system).counts().items()}
         found |= {name: count for name, count in its.items() if any(each.matches(name) for each in patterns)}

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
-from anabranch import logs
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.model.lane import Lane
@@ -28,8 +27,6 @@ from anabranch.systems.retention import Retention
 
 __all__ = ["EmbeddedSystem"]
 
-log = logs.get_logger()
-
 
 class EmbeddedSystem(System):
     """The streams under ``root``."""
@@ -43,7 +40,6 @@ class EmbeddedSystem(System):
     def __init__(self, root: Path | str) -> None:
         self.log = Log(root)
         self._tails: dict[str, dict[int, Tail]] = {}
-        self._unread: set[str] = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EmbeddedSystem, (self.log.root,)
@@ -62,20 +58,22 @@ class EmbeddedSystem(System):
         return self.log.streams()
 
     def counts(self) -> dict[str, int]:
-        """See :meth:`System.counts`. Streams whose description can't be read are left out, so they stop no job that
-        doesn't use them. A job that uses one looks it up by name, and gets the error."""
-        found: dict[str, int] = {}
+        return {stream: count for stream, count in self._counted() if count is not None}
+
+    def undescribed(self) -> Sequence[str]:
+        return [stream for stream, count in self._counted() if count is None]
+
+    def _counted(self) -> Iterator[tuple[str, int | None]]:
+        """All streams with their partition counts; None instead of the count if ``stream.json`` can't be read."""
         for stream in self.streams():
             try:
-                found[stream] = self.partitions(stream)
-                self._unread.discard(stream)
+                count = self.partitions(stream)
             except NotFoundError:
                 continue  # deleted since it was listed
-            except (AnabranchError, OSError) as error:
-                if stream not in self._unread:
-                    log.warning("a stream is left out, because it can't be described", stream=stream, error=str(error))
-                self._unread.add(stream)
-        return found
+            except (AnabranchError, OSError):
+                yield stream, None
+            else:
+                yield stream, count
 
     def partitions(self, stream: str) -> int:
         return self.log.describe(stream).partitions

@@ -13,8 +13,9 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.coordinator.streams.input_monitor import InputMonitor, counted
-from anabranch.errors import AnabranchError, ConfigError, ConflictError
+from anabranch.errors import AnabranchError, ConfigError, ConflictError, LogError
 from anabranch.metrics import exposition
+from anabranch.model.job_model import Matched
 from anabranch.protocol.commands import ExpandRequest, RewindRequest, ScaleRequest
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.systems.embedded import EmbeddedSystem
@@ -245,6 +246,17 @@ def test_how_many_there_are(tmp_path: Path) -> None:
     EmbeddedSystem(tmp_path).create("in", 3)
     settings = {"systems": {"embedded": {"root": str(tmp_path)}}}
     assert counted("j", settings, ["embedded/in", "embedded/none"]) == {"embedded/in": 3, "embedded/none": 0}
+
+
+def test_a_matching_stream_that_cannot_be_described_is_an_error(tmp_path: Path) -> None:
+    for name in ("in-1", "in-2"):
+        EmbeddedSystem(tmp_path).create(name, 3)
+    (tmp_path / "in-2" / "stream.json").write_bytes(b"")
+    settings = {"systems": {"embedded": {"root": str(tmp_path)}}}
+    others = [Matched(system="embedded", pattern="in-1", streams=("in-1",))]
+    assert counted("j", settings, [], others) == {"embedded/in-1": 3}
+    with pytest.raises(LogError, match=r"in-2/stream\.json"):
+        counted("j", settings, [], [Matched(system="embedded", pattern="in-.*", streams=("in-1",))])
 
 
 def test_a_thread_looks() -> None:

@@ -23,6 +23,7 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.model.job_model import Matched
 from anabranch.systems.contract import System
 from anabranch.systems.embedded import (
     Appender,
@@ -125,11 +126,14 @@ def test_a_stream_that_cannot_be_described_stops_only_who_uses_it(filled: Log) -
     path = filled.root / "s" / "stream.json"
     path.write_bytes(path.read_bytes()[:-9])
     system = EmbeddedSystem(filled.root)
-    assert system.counts() == {"other": 3}
+    assert (system.counts(), system.undescribed()) == ({"other": 3}, ["s"])
     systems = Systems(Settings.model_validate({"systems": {"embedded": {"root": str(filled.root)}}}))
     assert systems.absent([("embedded", "other"), ("embedded", "new")]) == [("embedded", "new")]
     with pytest.raises(LogError, match=r"s/stream\.json"):
         systems.absent([("embedded", "other"), ("embedded", "s")])
+    systems.check_matches(Matched(system="embedded", pattern="oth.*", streams=()))
+    with pytest.raises(LogError, match=r"s/stream\.json"):
+        systems.check_matches(Matched(system="embedded", pattern="s|other", streams=()))
 
 
 def test_a_root_without_links_is_refused(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
