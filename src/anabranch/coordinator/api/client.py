@@ -40,8 +40,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
 """The seconds, in addition to ``timeout``, that an operation can take if the coordinator asks systems for it."""
-_OF_PROXIES = frozenset({502, 503, 504})
-"""The statuses with which a proxy says that it can't reach the coordinator."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -116,7 +114,7 @@ class Client(Operations):
             request |= {"content": body, "headers": _ZIP}
         if query := _query(operation, given):
             request["params"] = query
-        answer = self._ask(operation.method, _path(operation, given, body), **request)
+        answer = self._ask(operation, _path(operation, given, body), **request)
         try:
             return cast(R, _result(operation, answer))
         except UnknownVersionError:
@@ -125,7 +123,7 @@ class Client(Operations):
             why = error.what if isinstance(error, AnabranchError) else str(error)
             raise _stranger(self.url, f"the answer to {operation.name} can't be read: {why}") from error
 
-    def _ask(self, method: str, path: str, **request: Any) -> bytes:
+    def _ask(self, operation: Operation[..., Any], path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
         answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
         doesn't lead, the next one is asked. If there is no next one, the answer of a coordinator that doesn't lead is
@@ -136,7 +134,7 @@ class Client(Operations):
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
-                second_best, leads = self._ask_one(url, method, path, **request)
+                second_best, leads = self._ask_one(url, operation, path, **request)
                 if leads:
                     return second_best
             except (NotLeadingError, _AwayError) as error:
@@ -148,25 +146,38 @@ class Client(Operations):
         assert failed is not None, "there is at least one URL"
         raise failed.reason if isinstance(failed, _AwayError) else failed from failed
 
-    def _ask_one(self, url: str, method: str, path: str, **request: Any) -> tuple[bytes, bool]:
+    def _ask_one(self, url: str, operation: Operation[..., Any], path: str, **request: Any) -> tuple[bytes, bool]:
         """The content of a coordinator's answer, and whether the coordinator leads, or the operation doesn't need to be
         carried out by the one that leads."""
         try:
-            answer = self._http.request(method, url + path, **request)
+            answer = self._http.request(operation.method, url + path, **request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             shown, why = without_passwords(url), without_passwords(str(error))
             raise UsageError(f"{shown!r} can't be asked: {why}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
             raise _why(without_passwords(url), error) from error
         if answer.is_success:
+            if not _is_expected(operation, answer):
+                raise _AwayError(_stranger(url, f"the answer to {operation.name} can't be read: {_kind(answer)}"))
             return answer.content, STANDS_BY not in answer.headers
         try:
             body = msgspec.json.decode(answer.content)
         except msgspec.DecodeError:
             body = None
-        if answer.status_code in _OF_PROXIES and not is_payload(body):
-            raise _AwayError(_stranger(url, f"status {answer.status_code}"))
+        if not is_payload(body):
+            raise _AwayError(_stranger(url, f"status {answer.status_code}, {_kind(answer)}"))
         raise error_of(answer.status_code, body)
+
+
+def _is_expected(operation: Operation[..., Any], answer: httpx.Response) -> bool:
+    """Whether a success has the kind of content that a coordinator sends, even for an operation without a result."""
+    if operation.result is bytes:
+        return str(answer.headers.get("Content-Type", "")).startswith(_ZIP["Content-Type"])
+    return bool(answer.content.startswith(b"{"))
+
+
+def _kind(answer: httpx.Response) -> str:
+    return f"its content is {answer.headers.get('Content-Type') or 'of no type'}"
 
 
 def _stranger(url: str, said: str) -> UnreachableError:

@@ -78,7 +78,10 @@ class Asking(Client):
         return self.how[request.url.host](request)
 
 
-@pytest.mark.parametrize("other", [away, mute, breaks_off, cut, stands_by, is_a_proxy(502)])
+@pytest.mark.parametrize(
+    "other",
+    [away, mute, breaks_off, cut, stands_by, is_a_proxy(200), is_a_proxy(302), is_a_proxy(404), is_a_proxy(502)],
+)
 def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
     other: Callable[[httpx.Request], httpx.Response],
 ) -> None:
@@ -96,6 +99,7 @@ def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
 @pytest.mark.parametrize(
     ("last", "kind"),
     [
+        *((is_a_proxy(status), UnreachableError) for status in (200, 302, 401, 403, 404, 429, 500)),
         (away, UnreachableError),
         (mute, OutOfTimeError),
         (breaks_off, UnreachableError),
@@ -138,6 +142,26 @@ def test_what_answers_may_be_no_coordinator(answer: dict[str, Any]) -> None:
     assert "proxy" in caught.value.cure
     with pytest.raises(UnreachableError, match="the answer to status can't be read"):
         client.status("delays")
+
+
+def test_a_page_is_no_success_of_an_operation_without_a_result() -> None:
+    alone = Asking(a=is_a_proxy(200))
+    for act in (lambda: alone.cancel("delays"), lambda: alone.stop("delays"), lambda: alone.artifact("0" * 64)):
+        with pytest.raises(UnreachableError, match="isn't a coordinator"):
+            act()
+    two = Asking(a=is_a_proxy(200), b=lambda _: httpx.Response(200, json={}))
+    two.cancel("delays")
+    assert two.asked == "ab"
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_a_coordinators_refusal_is_no_reason_to_ask_another(status: int) -> None:
+    refusal = {"error": "not allowed", "cure": "", "kind": "AnabranchError"}
+    client = Asking(a=lambda _: httpx.Response(status, json=refusal), b=leads)
+    with pytest.raises(AnabranchError, match="not allowed") as caught:
+        client.jobs()
+    assert type(caught.value) is AnabranchError
+    assert client.asked == "a"
 
 
 def test_a_coordinator_of_a_newer_version_is_no_stranger() -> None:
