@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, ValidationInfo
 
 from anabranch.event_time import durations
 
-__all__ = ["Duration", "PositiveDuration"]
+__all__ = ["STORED", "Duration", "PositiveDuration"]
+
+STORED = {"stored": True}
+"""The validation context of settings that a job was started with: zeros that older versions allowed can be read."""
 
 
 def _checked(text: str) -> str:
@@ -16,8 +19,8 @@ def _checked(text: str) -> str:
     return text
 
 
-def _positive(text: str) -> str:
-    if not durations.parse(text):
+def _positive(text: str, info: ValidationInfo) -> str:
+    if not durations.parse(text) and info.context != STORED:
         raise ValueError("it must be longer than 0")
     return text
 

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from anabranch.config import mistakes, paths
+from anabranch.config.durations import STORED
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError, NotFoundError
 
@@ -65,7 +66,7 @@ def restored(dumped: Mapping[str, Any]) -> Settings:
     ConfigError if a setting is unknown or isn't allowed.
     """
     try:
-        settings = Settings(**_merge(dict(dumped), _environment()))
+        settings = Settings.model_validate(_merge(dict(dumped), _environment()), context=STORED)
     except ValidationError as error:
         raise ConfigError(*mistakes.explained(error, None)) from error
     return paths.absolute(settings, Path.cwd())
@@ -79,7 +80,7 @@ def of_job(job: str, dumped: Mapping[str, Any]) -> Settings:
         ConfigError: this version of anabranch doesn't know one of the settings, or doesn't allow its value.
     """
     try:
-        return Settings(**dumped)
+        return Settings.model_validate(dumped, context=STORED)
     except ValidationError as error:
         what, cure = mistakes.explained(error, None)
         raise ConfigError(

@@ -31,6 +31,8 @@ keep sending heartbeats at the same time.
 _LIVE = 1.0
 """The longest time in seconds between two heartbeats while batches are running, so that their progress is reported."""
 _AWAY_EVERY = 1.0
+_PAUSE = 0.25
+"""The longest pause after a missed heartbeat, as a share of the lease, so that one missed heartbeat costs no seat."""
 _SHAPE = attrgetter("lane", "phase", "attempt.folder_epoch", "drain.halted")
 
 log = logs.get_logger()
@@ -159,7 +161,7 @@ class BackgroundHeartbeats:
 
     Args:
         period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
-            can't be reached.
+            can't be reached, which is at most a quarter of the lease.
         say: called with a message when the coordinator can no longer be reached, and when it can be reached again.
     """
 
@@ -236,7 +238,7 @@ class BackgroundHeartbeats:
         while not self._ended.is_set():
             period = min(self._period, _LIVE) if self._live else self._period
             if not self._beat(period * random.uniform(_SHORTEST, 1.0)) or self._is_over:
-                self._ended.wait(self._period)
+                self._ended.wait(min(self._period, self._seat_lease.me.lease * _PAUSE))
 
     def _tell(self) -> None:
         while True:

@@ -125,3 +125,13 @@ def test_a_secret_of_spark_must_be_a_reference(name: str) -> None:
 )
 def test_passwords_in_urls_are_not_shown(text: str, shown: str | None) -> None:
     assert without_passwords(text) == (text if shown is None else shown)
+
+
+def test_stored_settings_may_have_zeros_that_older_versions_allowed() -> None:
+    stored = {"job": {"stall_after": "0 seconds"}, "systems": {"kafka": {"transaction_timeout": "0 seconds"}}}
+    for settings in (config.of_job("delays", stored), config.restored(stored)):
+        assert settings.job.stall_after == settings.systems.kafka.transaction_timeout == "0 seconds"
+    with pytest.raises(ConfigError, match="must be longer than 0"):
+        config.load(over=stored)
+    with pytest.raises(ConfigError, match="soon"):
+        config.of_job("delays", {"job": {"stall_after": "soon"}})

@@ -148,6 +148,16 @@ def test_whatever_goes_wrong_is_a_missed_beat(script: Scripted, clock: Clock, er
     assert len(said) == 2
 
 
+def test_a_missed_beat_is_repeated_within_the_lease_however_long_the_period_is(script: Scripted, clock: Clock) -> None:
+    def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
+        raise UnreachableError("nothing runs", "")
+
+    script.answered = breaks
+    me = msgspec.structs.replace(ME, lease=0.04)
+    with BackgroundHeartbeats(script, seat_lease_of(clock, me=me), FOREVER, lambda _: None):
+        script.until(lambda come: len(come) >= 3)
+
+
 def test_beats_go_on_when_nobody_can_be_told(script: Scripted, clock: Clock) -> None:
     def breaks(_beat: Heartbeat, _wait: float) -> HeartbeatResponse:
         raise UnreachableError("nothing runs", "")
