@@ -93,4 +93,9 @@ def _runs(where: CoordinatorSettings, status: JobStatus) -> bool:
     """Whether a part of the job is running, or may be running."""
     if status.state in _ENDED:
         return status.served and any(container.alive for container in status.containers)
-    return status.served or not connect.is_left_by_run(where, status.job)
+    if status.served:
+        return True
+    try:
+        return not connect.is_left_by_run(where, status.job)
+    except AWAY:  # for a moment, the store can't be read
+        return True

@@ -15,7 +15,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store
-from anabranch.errors import NotLeadingError, OutOfTimeError
+from anabranch.errors import NotLeadingError, OutOfTimeError, StoreUnavailableError
 from tests.unit.cli.coordinators import Pair, pair
 from tests.unit.coordinator import silent, versions
 from tests.unit.coordinator.helpers import FIRST, SECOND, Seat, plan, wait_for
@@ -106,10 +106,23 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoordinatorSetting
     return settings
 
 
-@pytest.mark.parametrize("in_process", [False, True])
+@pytest.mark.parametrize(("in_process", "away"), [(False, 0), (True, 0), (True, 2)])
 def test_a_job_whose_coordinator_dies_while_it_stops_has_ended_only_if_it_ran_there(
-    alone: CoordinatorSettings, in_process: bool, capsys: pytest.CaptureFixture[str]
+    alone: CoordinatorSettings,
+    in_process: bool,
+    away: int,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """``away``: how often the store can't be read then."""
+    reads, faults = connect.is_left_by_run, iter(range(away))
+
+    def read(settings: CoordinatorSettings, job: str) -> bool:
+        for _ in faults:
+            raise StoreUnavailableError("the store is away", "try again")
+        return reads(settings, job)
+
+    monkeypatch.setattr(connect, "is_left_by_run", read)
     coordinator = Coordinator(Store(alone.store), grace=2.0)
     coordinator.start(plan() if in_process else plan(program=PROGRAM))
     silent.begun(coordinator)
