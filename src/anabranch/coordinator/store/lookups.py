@@ -60,10 +60,12 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
 
 def last_state(connection: sa.Connection, job: str) -> tuple[int, int, DeploymentState] | None:
     """The number, the generation and the state of a job's last deployment; None if there is no such job. No document is
-    read."""
+    read. A state that only newer versions know is told as ``running``, because the job isn't known to have ended."""
     query = sa.select(deployments.c.id, _generation(), deployments.c.state).where(deployments.c.job == job)
     row = connection.execute(query.order_by(deployments.c.id.desc()).limit(1)).first()
-    return None if row is None else (row[0], row[1], DeploymentState(row[2]))
+    if row is None:
+        return None
+    return row[0], row[1], DeploymentState(row[2]) if row[2] in list(DeploymentState) else DeploymentState.RUNNING
 
 
 def _generation() -> sa.Label[int]:

@@ -149,6 +149,21 @@ def test_a_job_that_cannot_be_read_again_leaves_the_others_alone(
     assert set(served.registry.jobs) == {BAD, WELL}
 
 
+def test_a_job_in_a_state_of_a_newer_version_hides_no_other_job(tmp_path: Path, clock: Clock) -> None:
+    coordinator = made(Store(f"sqlite:///{tmp_path}/c.db"), clock)
+    for job in (BAD, WELL):
+        coordinator.start(plan(job, (lane(f"{job}-1", job=job),), program=PROGRAM))
+    other = made(Store(f"sqlite:///{tmp_path}/c.db"), clock)
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute(f"update deployments set state = 'pausing' where job = '{BAD}'")
+    bad, well = other.jobs()
+    assert (bad.job, bad.state, well.job, well.state) == (BAD, "running", WELL, "starting")
+    assert "pausing" in (bad.error or "")
+    assert [each.job for each in other.overview().jobs] == [BAD, WELL]
+    with TestClient(server.app(other)) as client:
+        assert f'anabranch_job{{job="{WELL}",state="starting"}} 1.0' in client.get("/metrics").text
+
+
 @pytest.mark.parametrize("table", ["models", "deployments"])
 def test_a_job_at_rest_that_cannot_be_read_hides_no_other_job(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, table: str
