@@ -14,7 +14,8 @@ def describe(
     json: options.Json = False,
 ) -> None:
     """Show the parts of a job: stages and tasks, containers with their lanes, and the promises of outputs."""
-    found, model = connect.described(configuration.load(config).coordinator, job)
+    where = configuration.load(config).coordinator
+    found, model = connect.described(where, job)
     if json:
         told = {"status": found.to_builtins(), "model": model.to_builtins()}
         output.as_json(told)
@@ -40,4 +41,4 @@ def describe(
             typer.echo(line)
     for operator, promise in found.promises.items():
         typer.echo(f"output {operator}: {promise}")
-    progress.unserved(found)
+    progress.unserved(where, found)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from anabranch import drain_progress, logs, own_files
-from anabranch.config import Settings
+from anabranch.cli import connect
+from anabranch.config import CoordinatorSettings, Settings
+from anabranch.coordinator.api.client import AWAY
 from anabranch.coordinator.store import address
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import LaneState
@@ -236,11 +238,16 @@ def stuck(status: JobStatus) -> list[str]:
     ]
 
 
-def unserved(status: JobStatus) -> None:
-    """If the status doesn't come from a process that serves the job, say so."""
-    if not status.served:
-        unknown = "no coordinator that serves the job answered: this is from the store, and its containers may run on"
-        say(unknown if status.state.active else "nothing is running: this is from the store")
+def unserved(where: CoordinatorSettings, status: JobStatus) -> None:
+    """If the status doesn't come from a process that serves the job, say so, and whether the job may be running."""
+    if status.served:
+        return
+    try:
+        may_run = status.state.active and not connect.is_left_by_run(where, status.job)
+    except AWAY:  # for a moment, the store can't be read
+        may_run = True
+    unknown = "no coordinator that serves the job answered: this is from the store, and its containers may run on"
+    say(unknown if may_run else "nothing is running: this is from the store")
 
 
 def summary(status: JobStatus) -> None:

@@ -30,7 +30,7 @@ def status(
     where = configuration.load(config).coordinator
     found = connect.status(where, job)
     if not watch:
-        _show(found, json)
+        _show(where, found, json)
         return
     with nullcontext() if json else Live(refresh_per_second=4) as live:
         while True:
@@ -55,7 +55,7 @@ def _answered(where: CoordinatorSettings, job: str) -> JobStatus:
             time.sleep(_EVERY)
 
 
-def _show(found: JobStatus, json: bool) -> None:
+def _show(where: CoordinatorSettings, found: JobStatus, json: bool) -> None:
     if json:
         output.as_json(found.to_builtins())
         return
@@ -72,4 +72,4 @@ def _show(found: JobStatus, json: bool) -> None:
         typer.echo(f"warning: {warning}")
     if found.error:
         typer.echo(f"error: {found.error}")
-    progress.unserved(found)
+    progress.unserved(where, found)

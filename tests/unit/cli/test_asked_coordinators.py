@@ -76,13 +76,23 @@ def test_a_job_whose_coordinator_was_not_asked_is_not_said_to_rest(
     both: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seat = begun(both.leader)
-    progress.unserved(both.standby.status("delays"))
+    progress.unserved(both.settings, both.standby.status("delays"))
     assert "no coordinator that serves the job answered" in capsys.readouterr().err
     both.leader.stop("delays")
     silent.leave(seat, (FIRST, "ended"), (SECOND, "ended"))
     assert both.standby.status("delays").state == "stopped"
-    progress.unserved(both.standby.status("delays"))
+    progress.unserved(both.settings, both.standby.status("delays"))
     assert capsys.readouterr().err == "nothing is running: this is from the store\n"
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_job_whose_run_was_killed_is_said_to_rest(
+    alone: CoordinatorSettings, in_process: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Coordinator(Store(alone.store)).start(plan() if in_process else plan(program=PROGRAM))
+    progress.unserved(alone, connect.status(alone, "delays"))
+    said = "nothing is running: " if in_process else "no coordinator that serves the job answered: "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_stop_waits_until_the_leader_has_stopped_the_job(both: Pair) -> None:
