@@ -15,7 +15,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store
-from anabranch.errors import NotLeadingError, OutOfTimeError, StoreUnavailableError
+from anabranch.errors import ConflictError, NotLeadingError, OutOfTimeError, StoreUnavailableError
 from tests.unit.cli.coordinators import Pair, pair
 from tests.unit.coordinator import silent, versions
 from tests.unit.coordinator.helpers import FIRST, SECOND, Seat, plan, wait_for
@@ -83,6 +83,16 @@ def test_a_job_whose_coordinator_was_not_asked_is_not_said_to_rest(
     assert both.standby.status("delays").state == "stopped"
     progress.unserved(both.settings, both.standby.status("delays"))
     assert capsys.readouterr().err == "nothing is running: this is from the store\n"
+
+
+def test_what_a_standby_cannot_read_is_asked_of_the_leader(both: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun(both.leader)
+
+    def fails(_: str) -> None:
+        raise ConflictError("not now", "try again")
+
+    monkeypatch.setattr(both.standby, "status", fails)
+    assert connect.status(both.settings, "delays").served
 
 
 @pytest.mark.parametrize("in_process", [False, True])

@@ -126,8 +126,8 @@ class Client(Operations):
     def _ask(self, operation: Operation[..., Any], path: str, **request: Any) -> bytes:
         """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
         answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
-        doesn't lead, the next one is asked. If there is no next one, the answer of a coordinator that doesn't lead is
-        returned or, if there is none, the last error is raised.
+        doesn't lead, the next one is asked. If none that leads answers, the answer of a coordinator that doesn't lead
+        is returned or, if there is none, its error or else the last error is raised.
         """
         second_best: bytes | None = None
         failed: Exception | None = None
@@ -137,7 +137,12 @@ class Client(Operations):
                 second_best, leads = self._ask_one(url, operation, path, **request)
                 if leads:
                     return second_best
-            except (NotLeadingError, _AwayError) as error:
+            except _AwayError as error:
+                if failed is None or not (isinstance(failed, _AwayError) and failed.stands_by):
+                    failed = error
+            except AWAY as error:
+                if second_best is None and not isinstance(error, NotLeadingError):
+                    raise
                 failed = error
             if left and self._urls[0] == url:  # no other thread has moved on to the next URL
                 self._urls = [*self._urls[1:], url]
@@ -166,6 +171,8 @@ class Client(Operations):
             body = None
         if not is_payload(body):
             raise _AwayError(_stranger(url, f"status {answer.status_code}, {_kind(answer)}"))
+        if STANDS_BY in answer.headers:
+            raise _AwayError(error_of(answer.status_code, body), stands_by=True)
         raise error_of(answer.status_code, body)
 
 
@@ -246,11 +253,13 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator hasn't answered. ``reason`` is the error to raise if no coordinator is left to ask."""
+    """A coordinator hasn't answered or, with ``stands_by``, can't answer and doesn't lead. ``reason`` is the error to
+    raise if no coordinator is left to ask."""
 
-    def __init__(self, reason: AnabranchError) -> None:
+    def __init__(self, reason: AnabranchError, *, stands_by: bool = False) -> None:
         super().__init__(str(reason))
         self.reason = reason
+        self.stands_by = stands_by
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:

@@ -144,7 +144,10 @@ class _Endpoints:
         answered = self._carrying_out(operation)
 
         async def endpoint(request: Request) -> Response:
-            answer = await answered(request)
+            try:
+                answer = await answered(request)
+            except AnabranchError as error:
+                answer = await _refused(request, error)
             if not self._leader.leads:
                 answer.headers[STANDS_BY] = "yes"
             return answer
@@ -156,7 +159,6 @@ class _Endpoints:
             return self._own[operation.name]
         carry_out = self._method(operation.name)
         pool = self._registrations if operation.name == "register" else None
-
         media_type = "application/zip" if operation.result is bytes else "application/json"
 
         async def endpoint(request: Request) -> Response:
@@ -180,8 +182,7 @@ class _Endpoints:
 
     def _cached(self, operation: Operation[..., Any], carry_out: Callable[..., Any]) -> Endpoint:
         """The endpoint of an operation whose answer is reused for identical requests, as long as the job has the same
-        generation, or for ``fresh_for`` seconds.
-        """
+        generation, or for ``fresh_for`` seconds."""
 
         async def endpoint(request: Request) -> Response:
             arguments = await _arguments(operation, request)
@@ -235,12 +236,11 @@ class _Endpoints:
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _start(self, request: Request) -> Response:
-        operation = Operations.start
-        (plan,) = await _arguments(operation, request)
+        (plan,) = await _arguments(Operations.start, request)
         if plan.program is None:
             raise UsageError("the plan has no program", "start the job with anabranch start")
         number = await self._led(None, self._leader.start, plan)
-        return Response(_content(operation, number), media_type="application/json")
+        return Response(_content(Operations.start, number), media_type="application/json")
 
     async def _events(self, request: Request) -> Response:
         """Answer a request for events. While the request waits, it occupies no thread."""
@@ -378,8 +378,8 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. If a GET asks for something that doesn't exist, this isn't
-    logged as a refusal, because it is normal: for example, ``anabranch start`` learns from it that a job is new."""
+    """The response to a request that can't be fulfilled. It is normal that a GET asks for something that doesn't exist
+    (``anabranch start`` learns so that a job is new): this isn't logged."""
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):
         _log(request, status_of(error), error.what)

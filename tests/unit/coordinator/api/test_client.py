@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import AWAY, Client
+from anabranch.coordinator.api.operation import STANDS_BY
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import (
@@ -130,6 +131,35 @@ def test_what_a_coordinator_says_is_no_reason_to_ask_another(
         client.jobs()
     assert type(caught.value) is kind
     assert client.asked == "a"
+
+
+def by_standby(how: Callable[[httpx.Request], httpx.Response]) -> Callable[[httpx.Request], httpx.Response]:
+    def answered(request: httpx.Request) -> httpx.Response:
+        answer = how(request)
+        answer.headers[STANDS_BY] = "yes"
+        return answer
+
+    return answered
+
+
+def test_what_a_standby_cannot_answer_is_asked_of_the_leader() -> None:
+    client = Asking(a=by_standby(knows_no_job), b=leads)
+    assert client.jobs() == []
+    assert client.asked == "ab"
+    for other in (away, is_a_proxy(200)):
+        client = Asking(a=by_standby(knows_no_job), b=other)
+        with pytest.raises(NotFoundError):
+            client.jobs()
+        assert client.asked == "ab"
+
+
+@pytest.mark.parametrize("other", [away, has_no_store, stands_by])
+def test_a_standbys_answer_is_used_if_the_leader_has_none(
+    other: Callable[[httpx.Request], httpx.Response],
+) -> None:
+    client = Asking(a=by_standby(leads), b=other)
+    assert client.jobs() == []
+    assert client.asked == "ab"
 
 
 @pytest.mark.parametrize(
