@@ -1,5 +1,6 @@
 """The threads of operations that wait for the systems of a job's streams, such as Kafka. No other operation shares
-them, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else.
+them, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else. Questions and
+changes are counted apart, so clients that may only read can't keep others from changing a job.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ class Asking:
     """All uses must be on the same event loop."""
 
     def __init__(self) -> None:
-        self._under_way: Counter[str] = Counter()
+        self._under_way: Counter[tuple[str, bool]] = Counter()
 
-    async def run(self, job: str, act: Callable[[], T]) -> T:
+    async def run(self, job: str, act: Callable[[], T], *, changes: bool) -> T:
         """Call ``act``, which may ask the systems of a job's streams, in a thread of its own. Raises ConflictError if
-        the job has too many such threads already.
+        the job has too many such threads already, either for questions or, with ``changes``, for changes.
         """
-        if self._under_way[job] >= _MOST:
+        kind = job, changes
+        if self._under_way[kind] >= _MOST:
             raise ConflictError(
                 f"{_MOST} requests for job {job!r} are already waiting for the systems of its streams",
                 f"see with anabranch status {job} whether its systems answer, and ask again",
@@ -37,10 +39,10 @@ class Asking:
         loop = asyncio.get_running_loop()
 
         def ended() -> None:
-            self._under_way[job] -= 1
+            self._under_way[kind] -= 1
             self._under_way += Counter()  # forget jobs that have no thread
 
-        self._under_way[job] += 1
+        self._under_way[kind] += 1
         threads = ThreadPoolExecutor(1, "anabranch-asks")
         asked = threads.submit(act)
         asked.add_done_callback(lambda _: loop.call_soon_threadsafe(ended))

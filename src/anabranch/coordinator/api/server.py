@@ -169,7 +169,7 @@ class _Endpoints:
 
             if operation.asks_systems:
                 acted = self._as_leader(carried_out) if operation.by_leader else carried_out
-                answer = await self._asking.run(request.path_params["job"], acted)
+                answer = await self._asking.run(request.path_params["job"], acted, changes=operation.changes)
             elif operation.by_leader:
                 answer = await self._led(pool, carried_out)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.api import listening
+from anabranch.coordinator.api.asking import Asking
 from anabranch.coordinator.api.client import Client
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
@@ -51,6 +53,25 @@ def server(brokers: Brokers) -> Iterator[listening.Server]:
     serving = listening.serve(coordinator)
     yield serving
     serving.close()
+
+
+def test_questions_keep_nobody_from_changing_a_job() -> None:
+    release = threading.Event()
+
+    async def ask() -> str:
+        asking = Asking()
+        loop = asyncio.get_running_loop()
+        waiting = [loop.create_task(asking.run("j", release.wait, changes=False)) for _ in range(MOST)]
+        await asyncio.sleep(0)
+        try:
+            with pytest.raises(ConflictError, match="already waiting"):
+                await asking.run("j", lambda: True, changes=False)
+            return await asking.run("j", lambda: "changed", changes=True)
+        finally:
+            release.set()
+            await asyncio.gather(*waiting)
+
+    assert asyncio.run(ask()) == "changed"
 
 
 def test_a_job_whose_brokers_do_not_answer_holds_up_nothing_else(brokers: Brokers, server: listening.Server) -> None:
