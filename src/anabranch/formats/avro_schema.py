@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-__all__ = ["cut", "difference"]
+__all__ = ["annotated", "cut", "difference"]
 
 _NAMED = ("record", "error", "enum", "fixed")
 _UNNAMED = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
@@ -47,7 +47,8 @@ def difference(writer: Any, reader: Any) -> str | None:
     there is none.
 
     Avro reads a value of one schema by another one without regard to logical types. So it would take milliseconds for
-    microseconds, and a decimal's digits for those of a decimal with another scale.
+    microseconds, and a decimal's digits for those of a decimal with another scale. If the writer's type has no logical
+    type, and is the same apart from that, there is no difference: its values are what the reader's logical type says.
 
     Args:
         writer: the schema, as parsed JSON, with which values were written.
@@ -56,8 +57,22 @@ def difference(writer: Any, reader: Any) -> str | None:
     return _Meanings(writer, reader).different(writer, reader, "", ("", ""))
 
 
+def annotated(writer: Any, reader: Any) -> Any:
+    """The writer's schema, with the reader's logical types where it has none. A value that this schema allows is within
+    the limits of the reader's types, such as the years of a time. See :func:`difference`, which must be None.
+    """
+    writer = _spelled_out(writer)
+    meanings = _Meanings(writer, reader)
+    meanings.different(writer, reader, "", ("", ""))
+    for mine, its in meanings.added:
+        mine.update({key: its[key] for key in ("logicalType", "precision", "scale") if key in its})
+    return writer
+
+
 class _Meanings:
-    """Compares two schemas."""
+    """Compares two schemas. ``added`` are the writer's types to which the reader adds a logical type, each with the
+    reader's type.
+    """
 
     def __init__(self, writer: Any, reader: Any) -> None:
         self._written: dict[str, Mapping[str, Any]] = {}
@@ -65,6 +80,7 @@ class _Meanings:
         _define(writer, "", self._written)
         _define(reader, "", self._read)
         self._compared: set[tuple[str, str]] = set()
+        self.added: list[tuple[Any, Any]] = []
 
     def different(self, writer: Any, reader: Any, path: str, spaces: tuple[str, str]) -> str | None:
         """The first difference between two types, at a path of columns. ``spaces`` are their namespaces."""
@@ -84,6 +100,9 @@ class _Meanings:
         if kinds[0] != kinds[1] and kinds[1] not in _PROMOTED.get(kinds[0], ()):
             return None
         was, now = _meaning(mine), _meaning(its)
+        if was is None and now is not None and kinds[0] == kinds[1]:
+            self.added.append((self._written[_full(mine, spaces[0])] if kinds[0] == "fixed" else mine, its))
+            return None
         if now is None or _holds(was, now):
             return None
         return f"the column '{path}' was written as {_text(mine, was)}, and is read as {_text(its, now)}"
@@ -128,6 +147,19 @@ def _resolved(schema: Any, space: str, definitions: Mapping[str, Mapping[str, An
         return None
     space, _, name = full.rpartition(".")
     return {**definitions[full], "name": name, "namespace": space}
+
+
+def _spelled_out(schema: Any) -> Any:
+    """A copy of a schema, in which each use of an unnamed type is a mapping of its own."""
+    if isinstance(schema, list):
+        return [_spelled_out(each) for each in schema]
+    if isinstance(schema, str):
+        return {"type": schema} if schema in _UNNAMED else schema
+    if schema["type"] in _NAMED:
+        fields = [{**each, "type": _spelled_out(each["type"])} for each in schema.get("fields", ())]
+        return {**schema, "fields": fields} if "fields" in schema else {**schema}
+    key = _inside(schema)
+    return {**schema} if key is None else {**schema, key: _spelled_out(schema[key])}
 
 
 def _meaning(schema: Mapping[str, Any]) -> tuple[str, int, int] | None:

@@ -152,15 +152,11 @@ def decimal(precision: int, scale: int | None = None, kind: str = "bytes") -> di
     ("written", "read", "said"),
     [
         (MILLIS, MICROS, "the column 'a' was written as timestamp-millis, and is read as timestamp-micros"),
-        ("long", MICROS, "the column 'a' was written as long, and is read as timestamp-micros"),
-        ({"type": "long"}, MILLIS, "was written as long, and is read as timestamp-millis"),
         ("int", MICROS, "was written as int, and is read as timestamp-micros"),
-        ("int", logical("int", "date"), "was written as int, and is read as date"),
         (MILLIS, logical("long", "local-timestamp-millis"), "and is read as local-timestamp-millis"),
         (decimal(9, 2), decimal(9, 4), r"was written as decimal\(9,2\), and is read as decimal\(9,4\)"),
         (decimal(9, 2), decimal(8, 2), r"and is read as decimal\(8,2\)"),
         (decimal(9), decimal(9, 2), r"was written as decimal\(9,0\)"),
-        ("bytes", decimal(9, 2), "was written as bytes, and is read as decimal"),
         ("string", decimal(9, 2), "was written as string, and is read as decimal"),
         (["null", MILLIS], ["null", MICROS], "the column 'a' was"),
         (MILLIS, ["null", MICROS], "the column 'a' was"),
@@ -253,6 +249,40 @@ def test_types_that_are_defined_once_are_compared_wherever_they_are_used() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("written", "read", "checked"),
+    [
+        ("long", MICROS, MICROS),
+        ({"type": "long"}, ["null", MILLIS], MILLIS),
+        ({"type": {"type": "long"}}, MILLIS, {"type": MILLIS}),
+        (logical("long", "date"), MILLIS, MILLIS),
+        ("int", logical("int", "date"), logical("int", "date")),
+        ("bytes", decimal(9, 2), decimal(9, 2)),
+        (["null", "long"], ["null", MILLIS], [{"type": "null"}, MILLIS]),
+        ({"type": "array", "items": "long"}, {"type": "array", "items": MILLIS}, {"type": "array", "items": MILLIS}),
+        (record("long", name="R"), record(MILLIS, name="R"), record(MILLIS, name="R")),
+        (MILLIS, "long", MILLIS),
+        ("long", "long", {"type": "long"}),
+        ("int", "long", {"type": "int"}),
+    ],
+)
+def test_a_logical_type_may_be_added_and_its_limits_apply(written: Any, read: Any, checked: Any) -> None:
+    was, now = record(written, "long"), record(read, "long")
+    before = json.dumps(was)
+    assert avro_schema.difference(was, now) is None
+    assert avro_schema.annotated(was, now) == record(checked, {"type": "long"})
+    assert json.dumps(was) == before
+
+
+def test_a_logical_type_may_be_added_to_a_named_type() -> None:
+    fixed = {"type": "fixed", "name": "Cents", "size": 4}
+    cents = {**fixed, "logicalType": "decimal", "precision": 5, "scale": 2}
+    was, now = record(fixed, "Cents"), avro_schema.cut(record(cents, "Cents"), {"b"})
+    assert avro_schema.difference(was, now) is None
+    assert avro_schema.annotated(was, now) == record(cents, "Cents")
+
+
 @given(schemas())
 def test_no_schema_differs_from_itself(schema: dict[str, Any]) -> None:
     assert avro_schema.difference(schema, json.loads(json.dumps(schema))) is None
+    assert avro_schema.difference(avro_schema.annotated(schema, schema), schema) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -67,11 +67,12 @@ class AvroReader:
         head, body = F.substring(value, 1, _HEAD), F.substring(value, _HEAD + 1, _ALL)
         ways = [
             (
-                (head == F.lit(_head(id_))) & strict_avro.reason(value, writer, _HEAD).isNull(),
+                (head == F.lit(_head(id_))) & strict_avro.reason(value, checked, _HEAD).isNull(),
                 _decoded(body, writer, text),
             )
             for id_, writer in self.writers
-            if self._difference(writer) is None
+            for difference, checked in [self._compared(writer)]
+            if difference is None
         ]
         if not ways:
             return F.lit(None).cast(_struct(self.schema))
@@ -105,16 +106,14 @@ class AvroReader:
         )
 
     def _why(self, value: Column, number: int, writer: str) -> Column:
-        difference = self._difference(writer)
+        difference, checked = self._compared(writer)
         if difference is not None:
             return F.lit(f"values of schema {number} aren't read: {difference}")
-        why = F.coalesce(strict_avro.reason(value, writer, _HEAD), F.lit("that can't be read by the job's"))
+        why = F.coalesce(strict_avro.reason(value, checked, _HEAD), F.lit("that can't be read by the job's"))
         return F.concat(F.lit(f"the value isn't Avro of schema {number}: "), why)
 
-    def _difference(self, writer: str) -> str | None:
-        """Why no value of a writer's schema is read; None if its values can be."""
-        record = avro_schema.cut(json.loads(self.text), set(self.schema.names))
-        return avro_schema.difference(json.loads(writer), record)
+    def _compared(self, writer: str) -> tuple[str | None, str]:
+        return _compared(writer, self.text, frozenset(self.schema.names))
 
     def pruned(self, only: Set[str]) -> AvroReader:
         return replace(self, schema=codec.pruned(self.schema, only))
@@ -144,6 +143,18 @@ def columns(schema: str, where: str) -> StructType:
         ) from None
     assert isinstance(found, StructType)
     return found
+
+
+@cache
+def _compared(writer: str, reader: str, names: frozenset[str]) -> tuple[str | None, str]:
+    """Why no value of a writer's schema is read (None if its values can be), and the schema by which they are checked.
+
+    Args:
+        names: the columns that are read.
+    """
+    mine, its = json.loads(writer), avro_schema.cut(json.loads(reader), names)
+    difference = avro_schema.difference(mine, its)
+    return difference, writer if difference is not None else json.dumps(avro_schema.annotated(mine, its))
 
 
 def _decoded(value: Column, writer: str, reader: str) -> Column:
