@@ -71,7 +71,9 @@ def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
     """Repair a lane's folder as a check has found to be possible; see :func:`review.of_lane`."""
     if resumed is not None:
         folder.resume(resumed)
-    _remove_snapshots(folder, lane, checkpoint(folder, lane, thorough=True))
+    files = checkpoint(folder, lane, thorough=True)
+    if not soundness.faults(files):
+        _remove_snapshots(folder, lane, files)
     folder.mend_metadata()
 
 

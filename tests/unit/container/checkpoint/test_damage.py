@@ -1,0 +1,46 @@
+"""Unusable snapshots are removed only if the state can do without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.container.checkpoint import checksums, damage
+from anabranch.container.checkpoint.folder import Folder
+from tests.unit.container.checkpoint.test_durable_copies import OnDisk
+from tests.unit.coordinator.helpers import FIRST, lane
+
+ITS = lane(FIRST, stateful=True)
+CHANGES = "state/0/0/1.changelog"
+SNAPSHOT = "state/0/0/1.snapshot"
+BAD_SUM = b"crc\0\0\0\2\0wrong"
+
+
+class Local(Folder):
+    """A folder without Spark, whose query has an id."""
+
+    def __init__(self, root: Path) -> None:
+        self.tree = OnDisk(root)
+        self.uri = str(root)
+        for name in (f"state/0/{number}/1.changelog" for number in range(ITS.state_partitions)):
+            self.put(name, b"changes")
+        self.put("offsets/0", b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1}\n{"stream":"a","positions":{"0":1}}')
+        self.put("commits/0", b'v1\n{"nextBatchWatermarkMs":0}')
+        self.put("metadata", b'{"id":"x"}')
+        self.put(SNAPSHOT, b"all")
+        self.put(checksums.name_of(SNAPSHOT), BAD_SUM)
+
+    def put(self, name: str, content: bytes) -> None:
+        path = Path(self.uri, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("changes", [b"changes", b""])
+def test_a_repair_removes_a_snapshot_only_if_the_state_can_do_without_it(tmp_path: Path, changes: bytes) -> None:
+    folder = Local(tmp_path)
+    folder.put(CHANGES, changes)
+    damage.repair(folder, ITS, None)
+    assert folder.exists(SNAPSHOT) is not bool(changes)
+    assert folder.exists(checksums.name_of(SNAPSHOT)) is not bool(changes)
