@@ -85,8 +85,8 @@ def _remove_snapshots(folder: Folder, lane: Lane, files: Checkpoint) -> None:
             lane=lane.id,
             fault=f"{folder.uri}/{fault.name} {fault.problem}",
         )
+        folder.tree.remove(name, durable=True)  # first, because without a checksum it could count as usable
         folder.tree.remove(checksums.name_of(name))
-        folder.tree.remove(name, durable=True)
 
 
 def damaged(lane: Lane, uri: str, faults: Sequence[Fault]) -> DamagedError:

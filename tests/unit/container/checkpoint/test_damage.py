@@ -1,4 +1,4 @@
-"""Unusable snapshots are removed only if the state can do without them."""
+"""Snapshots that are unusable are removed only if the state can do without them, and never look usable meanwhile."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.container.checkpoint import checksums, damage
 from anabranch.container.checkpoint.folder import Folder
+from anabranch.model.lane import Lane
 from tests.unit.container.checkpoint.test_durable_copies import OnDisk
 from tests.unit.coordinator.helpers import FIRST, lane
 
@@ -44,3 +45,21 @@ def test_a_repair_removes_a_snapshot_only_if_the_state_can_do_without_it(tmp_pat
     damage.repair(folder, ITS, None)
     assert folder.exists(SNAPSHOT) is not bool(changes)
     assert folder.exists(checksums.name_of(SNAPSHOT)) is not bool(changes)
+
+
+def test_a_snapshot_never_looks_usable_while_it_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, seen = Local(tmp_path), []
+    remove = folder.tree.remove
+
+    def removed(name: str, *, durable: bool = False) -> None:
+        remove(name, durable=durable)
+        seen.append(useless(folder, ITS) or not folder.exists(SNAPSHOT))
+
+    monkeypatch.setattr(folder.tree, "remove", removed)
+    assert damage.mend(folder, ITS, 0) is None
+    assert len(seen) == 2
+    assert all(seen)
+
+
+def useless(folder: Folder, its: Lane) -> list[str]:
+    return [name for name, _ in damage.checkpoint(folder, its).useless_snapshots()]
