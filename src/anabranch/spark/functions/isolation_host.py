@@ -99,7 +99,10 @@ def _tried(pickled: bytes, control: socket.socket) -> str:
             os._exit(0)
     theirs.close()
     try:
-        if control in select.select([ours, control], [], [])[0]:  # the worker has ended, or doesn't wait any longer
+        poller = select.poll()  # select can't handle descriptors above 1023
+        for each in (ours, control):
+            poller.register(each, select.POLLIN)
+        if control.fileno() in dict(poller.poll()):  # the worker has ended, or doesn't wait any longer
             os.kill(pid, signal.SIGKILL)
         return str(messages.receive(ours))
     except messages.Closed:

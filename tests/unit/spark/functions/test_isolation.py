@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,13 @@ def ran(kind: str, function: Callable[..., Any], count: int, seconds: float = ma
         outcome = asyncio.run(calls(numbers(count), begun.append, fails))
     assert set(begun) <= set(range(count))
     return outcome
+
+
+def test_it_works_in_a_process_with_many_open_files() -> None:
+    with ExitStack() as stack:
+        for _ in range(1024):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert found(ran("map", dict, 3)) == [0, 1, 2]
 
 
 def deadly(message: dict[str, Any]) -> dict[str, Any]:
