@@ -35,7 +35,7 @@ def rows(spark: SparkSession, path: Path, schema: str, **more: Any) -> list[dict
     made = job(path, schema, **more)
     table = partial(load, functions={}, records=nothing, formats={})
     lookups = Lookups(table, resolution.columns(made.graph, {}, {}, __file__), lambda: 0.0)
-    return [row.asDict() for row in lookups.now(made.graph[1], spark).orderBy("iata").collect()]
+    return [row.asDict(recursive=True) for row in lookups.now(made.graph[1], spark).orderBy("iata").collect()]
 
 
 def saved(path: Path, text: str) -> Path:
@@ -176,6 +176,12 @@ def test_a_column_that_files_do_not_have_is_told_and_is_not_null(
     [
         ("CAST(5 AS tinyint)", "bigint", 5),
         ("5", "double", 5.0),
+        ("5", "decimal(12,2)", Decimal("5.00")),
+        ("5", "decimal(11,2)", None),
+        ("array(5)", "array<bigint>", [5]),
+        ("array(5L)", "array<int>", None),
+        ("map('k', named_struct('a', 1, 'b', 'x'))", "map<string, struct<A: bigint>>", {"k": {"A": 1}}),
+        ("named_struct('a', 1, 'b', 'x')", "struct<A: int>", {"A": 1}),
         ("CAST(1.5 AS float)", "double", 1.5),
         ("CAST(1.25 AS decimal(5,2))", "decimal(8,3)", Decimal("1.250")),
         ("CAST('ü' AS binary)", "string", "ü"),
@@ -199,6 +205,23 @@ def test_a_column_of_a_file_has_its_type_or_a_wider_one(
             rows(spark, path, f"iata string, x {declared}")
     else:
         assert rows(spark, path, f"iata string, x {declared}") == [{"iata": "MIA", "x": value}]
+
+
+@pytest.mark.parametrize("format_", ["parquet", "orc"])
+def test_a_column_by_which_a_folder_is_partitioned_has_its_declared_type(
+    spark: SparkSession, tmp_path: Path, format_: str
+) -> None:
+    path = tmp_path / "by month" / f"airports.{format_}"
+    for month, zone in (("01", "5"), ("a%3Ab", "5L")):
+        table = spark.range(1).selectExpr(f"'{month[:2]}' AS iata", f"{zone} AS zone")
+        table.write.format(format_).save(f"{path}/month={month}")
+        found = rows(spark, path, "MONTH string, zone bigint, iata string")
+        assert found[0] == {"iata": "01", "MONTH": "01", "zone": 5}
+    assert found[1] == {"iata": "a%", "MONTH": "a:b", "zone": 5}
+    with pytest.raises(GraphError, match=r"the column 'zone' of .* is bigint, and is declared as int"):
+        rows(spark, path, "month string, zone int, iata string")
+    with pytest.raises(GraphError, match="has no column 'code', but iata, zone, month"):
+        rows(spark, path, "iata string, code int")
 
 
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet", "orc"])

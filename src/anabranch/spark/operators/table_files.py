@@ -5,12 +5,14 @@ never becomes null.
 from __future__ import annotations
 
 import csv
+import re
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, StringType, StructField
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringType, StructField, StructType
 
 from anabranch.errors import GraphError, OperatorError
 from anabranch.model.graph import Node
@@ -31,6 +33,8 @@ _WIDER = {
 """The other types as which a column of a Parquet, ORC or Delta table may be declared. The binary columns of Parquet
 files are the texts of programs that don't mark them; times without a zone are times in UTC.
 """
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_NESTED = (ArrayType, MapType, StructType)
 
 
 def read(node: Node, spark: SparkSession) -> DataFrame:
@@ -42,14 +46,14 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
         OperatorError: the columns of JSON files can't be inferred.
     """
     path, format_ = node.args["path"], node.args["format"]
+    if format_ in ("parquet", "orc") and node.args.get("schema"):
+        return _columnar(node, spark)
     reader, declared = spark.read.format(format_).option("mode", "FAILFAST"), node.args.get("schema")
     if format_ == "json":
         return _json(node, reader.schema(declared) if declared else reader)
     if format_ == "csv":
         # With column pruning, Spark wouldn't notice that a line has too many or too few values.
         reader = reader.option("header", "true").option("columnPruning", "false")
-    elif declared:
-        reader = reader.option("mergeSchema", "true")  # otherwise, one of the files would decide about the columns
     try:
         table = reader.load(path)
     except AnalysisException as error:
@@ -60,6 +64,50 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
         _check_headers(node, table)
         table = reader.option("enforceSchema", _has_new_names(table)).load(path)
     return _declared(node, table) if declared else table
+
+
+def _columnar(node: Node, spark: SparkSession) -> DataFrame:
+    """The declared columns of Parquet or ORC files. Spark alone would make a column that the files don't have null, and
+    would read some types as narrower ones. The columns by which a folder is partitioned have their declared types.
+    """
+    path, fields = node.args["path"], codec.parse_schema(node.args["schema"]).fields
+    reader = spark.read.format(node.args["format"])
+    try:
+        table = reader.load(path)
+    except AnalysisException as error:
+        if error.getCondition() != "UNABLE_TO_INFER_SCHEMA":
+            raise
+        return reader.schema(node.args["schema"]).load(path)  # a folder without files
+    held = _of_files(node, table)
+    columns = list(dict.fromkeys([*(each.name for schema in held for each in schema), *table.columns]))
+    _check_names(node, columns, fields)
+    names = {name.lower(): name for name in columns}
+    read = []
+    for field in fields:
+        name = names[field.name.lower()]
+        kinds = [each.dataType for schema in held for each in schema if each.name.lower() == name.lower()]
+        for kind in kinds:
+            _check_fits(node, field, kind)
+        alone = len(held) == 1 and kinds and not isinstance(field.dataType, _NESTED)
+        read.append(StructField(name, kinds[0] if alone else field.dataType))
+    table = spark.read.format(node.args["format"]).schema(StructType(read)).load(path)
+    both = zip(read, fields, strict=True)
+    return table.select(*[table[codec.quoted(it.name)].cast(field.dataType).alias(field.name) for it, field in both])
+
+
+def _of_files(node: Node, table: DataFrame) -> list[StructType]:
+    """The columns in a table's files, without those by which a folder is partitioned: of all files together or, if they
+    have columns of different types, of each file.
+    """
+    reader = table.sparkSession.read.format(node.args["format"])
+    try:
+        # Without mergeSchema, one of the files would decide about the columns.
+        merged = reader.option("mergeSchema", "true").option("recursiveFileLookup", "true").load(node.args["path"])
+        return [merged.schema]
+    except Exception:  # which class depends on where Spark merges; if the files are damaged, this fails again
+        reader = table.sparkSession.read.format(node.args["format"])
+        files = [re.sub(r"([\\\[\]{}*?])", r"\\\1", unquote(file)) for file in table.inputFiles()]
+        return [reader.load(file).schema for file in files]
 
 
 def _json(node: Node, reader: DataFrameReader) -> DataFrame:
@@ -103,33 +151,51 @@ def _declared(node: Node, table: DataFrame) -> DataFrame:
     """
     found = {name.lower(): name for name in table.columns}
     fields = codec.parse_schema(node.args["schema"]).fields
+    _check_names(node, table.columns, fields)
+    made = _cast if node.args["format"] == "csv" else _widened
+    return table.select(*[made(node, table, found[field.name.lower()], field) for field in fields])
+
+
+def _check_names(node: Node, held: list[str], fields: list[StructField]) -> None:
+    found = {name.lower() for name in held}
     missing = next((field.name for field in fields if field.name.lower() not in found), None)
     csv_ = node.args["format"] == "csv"
     if missing is not None:
-        path, columns = node.args["path"], ", ".join(table.columns)
+        path, columns = node.args["path"], ", ".join(held)
         said = f"the header of {path} has no" if csv_ else f"{path} has no"
         place = "the header" if csv_ else "the files"
         raise GraphError(
             f"{label(node)}: {said} column {missing!r}, but {columns or 'is empty'}",
             f"in schema=, declare columns of {place}, under their names there; their order doesn't matter",
         )
-    made = _cast if csv_ else _widened
-    return table.select(*[made(node, table, found[field.name.lower()], field) for field in fields])
 
 
 def _widened(node: Node, table: DataFrame, name: str, field: StructField) -> Column:
-    held, wanted = table.schema[name].dataType, field.dataType
+    _check_fits(node, field, table.schema[name].dataType)
+    return table[codec.quoted(name)].cast(field.dataType).alias(field.name)
+
+
+def _check_fits(node: Node, field: StructField, held: DataType) -> None:
+    wanted = field.dataType
     if not _fits(held, wanted):
         was, now = held.simpleString(), wanted.simpleString()
         raise GraphError(
             f"{label(node)}: the column {field.name!r} of {node.args['path']} is {was}, and is declared as {now}",
             f'declare it as the file has it: schema="{field.name} {was}"',
         )
-    return table[codec.quoted(name)].cast(wanted).alias(field.name)
 
 
 def _fits(held: DataType, wanted: DataType) -> bool:
-    """Whether a type can hold all values of another one."""
+    """Whether a type can hold all values of another one. Fields of a struct that aren't declared are left out."""
+    if isinstance(held, StructType) and isinstance(wanted, StructType):
+        its = {field.name.lower(): field.dataType for field in held}
+        return all(field.name.lower() in its and _fits(its[field.name.lower()], field.dataType) for field in wanted)
+    if isinstance(held, ArrayType) and isinstance(wanted, ArrayType):
+        return _fits(held.elementType, wanted.elementType)
+    if isinstance(held, MapType) and isinstance(wanted, MapType):
+        return _fits(held.keyType, wanted.keyType) and _fits(held.valueType, wanted.valueType)
+    if isinstance(wanted, DecimalType) and held.simpleString() in _DIGITS:
+        return wanted.precision - wanted.scale >= _DIGITS[held.simpleString()]
     if isinstance(held, DecimalType) and isinstance(wanted, DecimalType):
         whole = wanted.precision - wanted.scale >= held.precision - held.scale
         return whole and wanted.scale >= held.scale
