@@ -259,7 +259,7 @@ def test_a_broken_line_of_a_json_file_is_told(
 
 def test_a_key_that_no_row_of_a_json_file_has_is_told(spark: SparkSession, tmp_path: Path) -> None:
     path = saved(tmp_path / "airports.json", '{"IATA": "MIA", "zone": 5}\n{"IATA": "SFO", "zone": 6}\n')
-    with pytest.raises(GraphError, match=r"no row of .*airports\.json has the column 'iata', by which it is joined"):
+    with pytest.raises(GraphError, match=r"no row of .*airports\.json has a value in its key column 'iata'"):
         rows(spark, path, "iata string, zone int")
     saved(path, '{"iata": "MIA"}\n{"zone": 6}\n')
     assert len(rows(spark, path, "iata string, zone int")) == 2

@@ -131,7 +131,7 @@ def check_keys(node: Node, table: pa.Table) -> None:
     for name in node.args["on"].values():
         if table.column(name).null_count == table.num_rows:
             raise GraphError(
-                f"{label(node)}: no row of {node.args['path']} has the column {name!r}, by which it is joined",
+                f"{label(node)}: no row of {node.args['path']} has a value in its key column {name!r}",
                 "in schema= and on=, use names that the rows have; case matters",
             )
 
