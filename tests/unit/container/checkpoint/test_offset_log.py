@@ -147,7 +147,7 @@ def test_a_file_cut_short_is_never_taken_for_another_batch(at: int) -> None:
 
 
 def test_event_time_stands_beside_the_streams() -> None:
-    now = Progress(5, {"embedded/a/0": 9}, {"embedded/i/0": Upstream(3, {"l": 4, "m": None}, frozenset({"k"}))})
+    now = Progress(5, {"embedded/a/0": 9}, {"embedded/i/0": Upstream(3, {"l": 4, "m": None}, {"k": frozenset()})})
     entry = Entry({}, (source("a", p0=1), now.to_builtins(), None))
     read = offset_log.parse(offset_log.format(entry))
     assert read.progress() == now

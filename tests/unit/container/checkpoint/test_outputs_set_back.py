@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -103,7 +104,7 @@ def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
 
 def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:
     outputs(log).note(folder(kept))
-    (Path(log.root) / "out" / "stream.json").unlink()
+    shutil.rmtree(Path(log.root) / "out")
     with pytest.raises(StateError, match=r"the output stream 'out' .* is gone from /.*\n  restore it"):
         outputs(log).compare(folder(kept))
 

@@ -300,7 +300,7 @@ def test_what_is_ahead_of_it_is_lowered_and_no_more() -> None:
 def test_event_time_begins_anew_and_heeds_no_lane_from_before() -> None:
     """Whatever those tell that wrote the stream: else what is read again would be late."""
     ssp = "embedded/mid/0"
-    left = Progress(50, {}, {ssp: Upstream(4, {"old": 50}, frozenset({"older"}))})
+    left = Progress(50, {}, {ssp: Upstream(4, {"old": 50}, {"older": frozenset()})})
     begun = progress.cleared(left, [ssp], ["old", "silent"])
     assert (begun.watermark, begun.upstream[ssp].cursor) == (None, 4)
     told = [
