@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.cli import output
-from anabranch.coordinator.naming import check_name
 from anabranch.errors import NotFoundError, UsageError
+from anabranch.model.naming import check_name
 from anabranch.systems.contract import System
 from anabranch.systems.readers import ReaderLag
 

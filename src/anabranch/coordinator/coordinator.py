@@ -20,7 +20,6 @@ from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.jobs.membership import Membership
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.launcher.launch_policy import Demand
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import EventRange, Store, stored_jobs
 from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
 from anabranch.coordinator.streams import input_monitor
@@ -32,6 +31,7 @@ from anabranch.formats import Format
 from anabranch.job_code import artifact
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.naming import check_name
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import Assignment, JobStatus, LaunchStatus, Sizing

@@ -17,7 +17,6 @@ from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api import tls
 from anabranch.coordinator.api.operation import STANDS_BY, Operation
 from anabranch.coordinator.api.operations import Operations
-from anabranch.coordinator.naming import check_container, check_name
 from anabranch.errors import (
     AnabranchError,
     NotLeadingError,
@@ -29,6 +28,7 @@ from anabranch.errors import (
 )
 from anabranch.httpx_alone import httpx
 from anabranch.model.document import Document, UnknownVersionError, compact, decode
+from anabranch.model.naming import check_container, check_name
 from anabranch.protocol.errors import error_of, is_payload
 
 __all__ = ["AWAY", "Client"]

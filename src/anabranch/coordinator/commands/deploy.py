@@ -14,11 +14,11 @@ from anabranch.coordinator.jobs.next_deployment import CurrentDeployment, Former
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.states import started
 from anabranch.coordinator.jobs.transitions import Generation
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane
+from anabranch.model.naming import check_name
 from anabranch.model.outline import Basis
 from anabranch.planning.transition import deploy, follow
 from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackRequest

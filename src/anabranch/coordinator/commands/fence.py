@@ -6,8 +6,8 @@ from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.naming import check_container
 from anabranch.errors import ConflictError, NotFoundError
+from anabranch.model.naming import check_container
 
 __all__ = ["apply", "check", "run"]
 

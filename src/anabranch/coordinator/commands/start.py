@@ -8,10 +8,10 @@ from anabranch.coordinator.commands import expand
 from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.jobs import plans
 from anabranch.coordinator.jobs.registry import JobRegistry
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.naming import check_name
 from anabranch.planning.transition import expand as planned_expansion
 from anabranch.protocol.deployment import StartRequest
 

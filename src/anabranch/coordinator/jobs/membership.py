@@ -13,10 +13,10 @@ from anabranch.coordinator.jobs import job_events, offers, racks, reports, seats
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.naming import check_container, check_name
 from anabranch.coordinator.store import Event, stored_jobs
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
+from anabranch.model.naming import check_container, check_name
 from anabranch.planning.transition import rewind
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment

@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord
 from anabranch.errors import ConflictError, StateError
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
+from anabranch.model.naming import check_name
 from anabranch.planning import differences
 from anabranch.planning.compatibility import DRAIN, Reason
 from anabranch.planning.transition import after_drain as follow_drain

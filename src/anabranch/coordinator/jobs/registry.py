@@ -31,12 +31,12 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.states import Transition, started, step
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.coordinator.jobs.troubles import Unread, isolated
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import ContainerRecord, DeploymentRecord, Event, Store, stored_jobs
 from anabranch.errors import ConflictError, StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
 from anabranch.model.lane import Lane
+from anabranch.model.naming import check_name
 from anabranch.planning.transition import opening, rewind
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.drain import DrainProgress

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from anabranch import logs, own_files
 from anabranch.coordinator.launcher.launch_policy import ProcessEnd
-from anabranch.coordinator.naming import check_name
 from anabranch.errors import UsageError
+from anabranch.model.naming import check_name
 
 __all__ = ["LOG_BYTES", "Processes", "last_said"]
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import address
 from anabranch.errors import ConfigError, ConflictError, UnsupportedFormatError, UsageError
 from anabranch.httpx_alone import httpx
 from anabranch.model.document import Document, decode, encode
+from anabranch.model.naming import check_name
 from anabranch.protocol.errors import SERVICE
 
 __all__ = ["RunLock", "find", "remove", "run_folder", "write"]

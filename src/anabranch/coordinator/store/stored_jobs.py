@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import DeploymentRecord, Event
 from anabranch.errors import (
     AnabranchError,
@@ -19,6 +18,7 @@ from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.model.naming import check_name
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus, LaneStatus
 

@@ -6,10 +6,10 @@ import threading
 
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import stored_jobs
 from anabranch.coordinator.views.job_history import DAY, HOUR, SERIES, STEP, JobHistory, known
 from anabranch.errors import UsageError
+from anabranch.model.naming import check_name
 from anabranch.views.history import History
 
 __all__ = ["Histories"]

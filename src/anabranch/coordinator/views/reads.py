@@ -12,7 +12,6 @@ from importlib import metadata
 from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.naming import check_name
 from anabranch.coordinator.store import EventRange, stored_jobs
 from anabranch.coordinator.views import diagnosis, live_view, moves, partition_view, times_of_lanes
 from anabranch.coordinator.views.histories import Histories
@@ -20,6 +19,7 @@ from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import LaneState
 from anabranch.model.names import parse
+from anabranch.model.naming import check_name
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import stages
 from anabranch.views.about import (

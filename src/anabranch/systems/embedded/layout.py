@@ -1,5 +1,5 @@
-"""Where a stream's files are, what ``stream.json`` contains, and which names a stream, and a job that reads it, can
-have. (A folder is a stream if it contains ``stream.json``.)
+"""Where a stream's files are, what ``stream.json`` contains, and which names a stream can have. (A folder is a stream
+if it contains ``stream.json``.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from anabranch.systems.retention import Retention
 __all__ = [
     "FORMAT_VERSION",
     "StreamInfo",
-    "check_job",
     "check_name",
     "decode",
     "decode_info",
@@ -34,7 +33,6 @@ FORMAT_VERSION = 1
 T = TypeVar("T")
 
 _NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,249}")
-_JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
@@ -65,17 +63,6 @@ def check_name(stream: str) -> str:
             "use letters, digits, '.', '_' and '-', at most 249, and no dot in front",
         )
     return stream
-
-
-def check_job(job: str) -> str:
-    """Return ``job`` if it is allowed as a job's name, so a path with it stays in its folder; otherwise raise
-    UsageError."""
-    if not _JOB.fullmatch(job):
-        raise UsageError(
-            f"{job[:120]!r} can't be the name of a job",
-            "use up to 100 letters, digits, dots, dashes and underscores, a letter or digit first",
-        )
-    return job
 
 
 def info_path(root: str, stream: str) -> str:

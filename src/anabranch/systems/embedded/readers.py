@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import msgspec
 
 from anabranch.errors import LogError
+from anabranch.model.naming import check_name
 from anabranch.systems.embedded import disk, layout, partition
 from anabranch.systems.readers import Reader
 
@@ -196,4 +197,4 @@ def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, in
 
 
 def _path(folder: str, job: str) -> str:
-    return f"{folder}/{layout.check_job(job)}.json"
+    return f"{folder}/{check_name('job', job)}.json"
