@@ -39,7 +39,8 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
 """A function that is called with the index of each row before the user's function is called on this row. If the user's
-function gets all rows in one call, the index is 0.
+function gets all rows in one call, the index is 0. After the last call of the user's function, it is called with the
+number of rows: what follows, such as converting the results, is not the work of a row, and has no time limit.
 """
 
 BATCH = -1
@@ -193,6 +194,7 @@ class Evaluator:
             else:
                 returned.append(found)
                 places.append(place)
+        begin(rows.num_rows)
         return returned, places, rejected
 
     async def _awaited(self, message: Any) -> Any:
@@ -228,7 +230,9 @@ class Evaluator:
     def _map_arrow(self, rows: pa.RecordBatch, begin: Begin, fails: bool) -> Outcome:
         try:
             begin(0)
-            return self._batch(rows)
+            found = self._batch(rows)
+            begin(rows.num_rows)
+            return found
         except BaseException as error:
             if fails or rows.num_rows == 1:
                 place = BATCH if fails else 0
@@ -245,6 +249,7 @@ class Evaluator:
             else:
                 results.append(result)
                 places += [place] * result.num_rows
+        begin(rows.num_rows)
         whole = arrow_batches.combined(pa.Table.from_batches(results, self._user.schema))
         return Outcome(whole, np.array(places, np.int64), tuple(rejected))
 

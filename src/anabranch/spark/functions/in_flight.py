@@ -97,7 +97,9 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 
 def at(index: int) -> None:
-    """Record that the function of the current context starts to work on the row with this index."""
+    """Record that the function of the current context starts to work on the row with this index; or with the number of
+    rows, that it has worked on all of them.
+    """
     message = _mine.get()
     if message is not None:
         message.index, message.since = index, time.monotonic()

@@ -133,7 +133,8 @@ class _Fork:
 
         Args:
             begin: called with the number of each message before the process works on that message.
-            seconds: how long the process may work on a message, not counting the time it waits for answers.
+            seconds: how long the process may work on a message, not counting the time it waits for answers, nor what it
+                does after the last message.
             answer: answers the questions of the process.
 
         Raises:
@@ -151,6 +152,8 @@ class _Fork:
                 if what == "begin":
                     at, left = content, None if math.isinf(seconds) else seconds
                     begin(at)
+                elif what == "worked":
+                    left = None
                 else:
                     left = None if left is None else max(0.0, left - (time.monotonic() - waiting))
                     messages.send(self._socket, _answered(answer, content))
@@ -282,7 +285,8 @@ def _opened(user: UserFunction) -> Service:
 
     def serve(request: Any, channel: Channel) -> Any:
         packed, fails = request
-        outcome = buckets.done(loop, evaluator(arrow_batches.unpacked(packed), channel.begin, fails))
+        rows = arrow_batches.unpacked(packed)
+        outcome = buckets.done(loop, evaluator(rows, channel.begin(rows.num_rows), fails))
         return arrow_batches.packed(outcome.rows), *outcome[1:]
 
     return serve

@@ -44,9 +44,15 @@ class Channel:
     def __init__(self, worker: socket.socket) -> None:
         self.worker = worker
 
-    def begin(self, place: int) -> None:
-        """Tell the worker that user code starts to work on the message with the number ``place``."""
-        messages.send(self.worker, ("begin", place))
+    def begin(self, count: int) -> Callable[[int], None]:
+        """For a request of ``count`` messages, a function that tells the worker on which message user code starts to
+        work. Called with ``count``, it tells that user code has worked on all messages.
+        """
+
+        def tell(place: int) -> None:
+            messages.send(self.worker, ("begin", place) if place < count else ("worked", None))
+
+        return tell
 
     def ask(self, question: object) -> Any:
         """Ask the worker a question, and return the answer. Raises RuntimeError if answering has failed in the

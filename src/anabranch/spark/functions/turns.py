@@ -73,7 +73,8 @@ class Turns(Protocol):
         messages: the messages of one key, in order.
         key: the columns of the timer's key.
         at: the time for which the timer was registered, in Unix ms.
-        begin: called with the index of each message before the processor gets the message; for a timer, with 0.
+        begin: called with the index of each message before the processor gets the message; for a timer, with 0. After
+            the last call of the processor, called with the number of messages; for a timer, with 1.
         fails: whether a rejection fails the lane. If so, the turn ends at the first call that raises an exception or
             returns wrong rows.
     """
@@ -153,13 +154,15 @@ class LocalTurns:
     ) -> Turn:
         given = ((place, message) for place, message in enumerate(messages) if place not in skip)
         calls = [(place, partial(self._processor.on_message, message, self._timers)) for place, message in given]
-        return self._turn(now, calls, begin, fails)
+        return self._turn(now, calls, len(messages), begin, fails)
 
     def on_timer(self, now: int, key: dict[str, Any], at: int, begin: Begin, fails: bool) -> Turn:
         call = partial(self._processor.on_timer, key, user_timers.moment(at), self._timers)
-        return self._turn(now, [(0, call)], begin, fails)
+        return self._turn(now, [(0, call)], 1, begin, fails)
 
-    def _turn(self, now: int, calls: Sequence[tuple[int, Callable[[], Any]]], begin: Begin, fails: bool) -> Turn:
+    def _turn(
+        self, now: int, calls: Sequence[tuple[int, Callable[[], Any]]], count: int, begin: Begin, fails: bool
+    ) -> Turn:
         self._timers.begin(now)
         for state in self._states:
             state.begin()
@@ -177,6 +180,7 @@ class LocalTurns:
                 rejected.append(Rejection(place, told, raised=not ours))
                 if fails:
                     break
+        begin(count)
         for state in self._states:
             state.flush()
         return Turn(rows, tuple(rejected), self._timers.flush())
@@ -231,10 +235,10 @@ def _opened(keyed: KeyedProcessor) -> Service:
         turns = keyed.opened(stored, timers)
         if kind == "messages":
             now, messages, fails = args
-            turn = turns.on_messages(now, messages, channel.begin, fails, skip)
+            turn = turns.on_messages(now, messages, channel.begin(len(messages)), fails, skip)
         else:
             now, key, at, fails = args
-            turn = turns.on_timer(now, key, at, channel.begin, fails)
+            turn = turns.on_timer(now, key, at, channel.begin(1), fails)
         return turn, writes.noted
 
     return serve

@@ -25,6 +25,28 @@ def outcome(kind: str, function: Any) -> Outcome:
     return asyncio.run(Evaluator(UserFunction(kind, function, SCHEMA, ""))(ROWS, lambda _: None))
 
 
+@pytest.mark.parametrize(
+    ("kind", "function", "wanted"),
+    [
+        ("map", dict, [0, 1, 2]),
+        ("flat_map", lambda row: [row], [0, 1, 2]),
+        ("filter", lambda row: True, [0, 1, 2]),
+        ("map_arrow", lambda rows: rows, [0, 2]),
+        ("map_arrow", lambda rows: [rows][rows.num_rows - 1], [0, 0, 1, 2]),  # fails for both rows, not for each
+    ],
+)
+def test_the_end_of_its_last_call_is_told(kind: str, function: Any, wanted: list[int]) -> None:
+    told: list[int] = []
+    found = asyncio.run(Evaluator(UserFunction(kind, function, SCHEMA, ""))(ROWS, told.append))
+    assert (told, found.rejected) == (wanted, ())
+
+
+def test_the_end_is_told_after_a_row_that_fails_the_lane() -> None:
+    told: list[int] = []
+    found = asyncio.run(Evaluator(UserFunction("map", lambda row: 1 / 0, SCHEMA, ""))(ROWS, told.append, fails=True))
+    assert (told, len(found.rejected)) == ([0, 2], 1)
+
+
 @dataclasses.dataclass
 class Spot:
     n: int

@@ -46,7 +46,7 @@ def found(outcome: Outcome) -> list[int]:
 
 @contextmanager
 def isolated(kind: str, function: Callable[..., Any], seconds: float = math.inf) -> Iterator[isolation.Calls]:
-    user = UserFunction(kind, function, SCHEMA, __file__, seconds)
+    user = UserFunction(kind, function, SCHEMA, str(Path(__file__).parent), seconds)
     host = Host(isolation.service(user))
     try:
         yield isolation.called(user, host)
@@ -175,7 +175,7 @@ def test_the_first_rejection_is_the_last_where_it_fails_the_lane() -> None:
 def _asking(rounds: int, pause: float) -> Callable[[], Any]:
     def opened() -> Any:
         def serve(request: Any, channel: Any) -> str:
-            channel.begin(0)
+            channel.begin(1)(0)
             for _ in range(rounds):
                 time.sleep(pause)
                 channel.ask("what is the state?")
@@ -200,6 +200,30 @@ def test_a_message_does_not_pay_for_the_time_its_answers_take() -> None:
     host = Host(_asking(4, 0.0))
     try:
         assert host.ask(None, seconds=1.0, answer=lambda _: time.sleep(0.5)) == "done"
+    finally:
+        host.close()
+
+
+def _converting() -> Any:
+    """A service that works on its two messages at once, and then needs long for their results."""
+
+    def serve(request: Any, channel: Any) -> str:
+        begin = channel.begin(2)
+        for place in range(3):
+            begin(place)
+        time.sleep(1.0)
+        return "done"
+
+    return serve
+
+
+def test_the_last_message_does_not_pay_for_what_follows_it() -> None:
+    """Converting the results of all messages, for example, and what the first conversion imports."""
+    host = Host(_converting)
+    begun: list[int] = []
+    try:
+        assert host.ask(None, begun.append, seconds=0.3) == "done"
+        assert begun == [0, 1]
     finally:
         host.close()
 
@@ -243,7 +267,7 @@ def _forking() -> Any:
     """A service whose process dies while a child of it goes on."""
 
     def serve(request: Any, channel: Any) -> str:
-        channel.begin(0)
+        channel.begin(1)(0)
         if request == "fork" and os.fork():
             os.kill(os.getpid(), signal.SIGKILL)
         if request == "fork":

@@ -248,7 +248,9 @@ def test_a_value_or_name_of_another_type_rejects_its_message_and_changes_nothing
     key = Key()
     schemas = {"count": SCHEMAS["count"], "named": SCHEMAS["named"]}
     local = KeyedProcessor(Wrong(), None, RESULT, schemas, __file__).opened(key.stored, None)
-    turn = local.on_messages(0, [{"n": n} for n in range(6)], lambda _: None, False)
+    begun: list[int] = []
+    turn = local.on_messages(0, [{"n": n} for n in range(6)], begun.append, False)
+    assert begun == [0, 1, 2, 3, 4, 5, 6]  # the end of the last call, too
     name = "TypeError: the name of an entry in state 'named' is declared as 'string', but was given 7 (int): give a str"
     told = [each.error for each in turn.rejected]
     assert told[0].startswith("TypeError: state 'count' is declared as 'long', but was given '5' (str): give an int")
