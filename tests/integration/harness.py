@@ -221,8 +221,8 @@ class Deployed:
         return replace(self.site.lane_folders, systems=Systems(self.settings, self.job.graph.job))
 
     @contextmanager
-    def running(self) -> Iterator[Callable[[], dict[str, LaneReport]]]:
-        """All lanes run at once, until the end; gives what tells their reports."""
+    def running(self, to: str = "ended") -> Iterator[Callable[[], dict[str, LaneReport]]]:
+        """All lanes run at once, until the end; gives what tells their reports. ``to`` is their last phase."""
         runners = [
             LaneRunner(self.lane_folders, lane, self.epoch, self.building(lane, {}), dict, None, Standstill(math.inf))
             for lane in self.lanes
@@ -237,7 +237,7 @@ class Deployed:
                 runner.stop()
             for number, runner in enumerate(runners):
                 assert runner.join(PATIENCE), f"lane {runner.lane.id} didn't end: {runner.report}"
-                assert runner.report.phase == "ended", runner.report
+                assert runner.report.phase == to, runner.report
                 self.reports[runner.lane.id] = runner.report
                 epoch = runner.report.attempt.folder_epoch
                 self.lanes[number] = msgspec.structs.replace(runner.lane, folder_epoch=epoch)

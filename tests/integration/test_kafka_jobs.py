@@ -261,6 +261,34 @@ def test_a_topic_that_was_made_again_is_refused(kafka: KafkaSite) -> None:
     assert numbers(kafka, f"{kafka.name}-out") == [2]
 
 
+def test_a_topic_that_is_made_again_while_the_job_runs_fails_the_lane(kafka: KafkaSite) -> None:
+    """Even if it is longer than the former one by the time the lane looks for more: its first records aren't skipped in
+    silence.
+    """
+    source = kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": 2}], [b"k"])
+    run = kafka.deployed(filtering(kafka, source))
+    admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
+    with run.running(to="failed") as reports:
+        _until(lambda: all(report.progress.batch >= 0 for report in reports().values()))
+        for each in admin.delete_topics([source], operation_timeout=10).values():
+            each.result()
+        while source in kafka.system.streams():
+            pass
+        kafka.create("in", 1)
+        kafka.put(source, 0, [{"n": n} for n in range(100)], [b"k"] * 100)
+        _until(lambda: all(report.phase == "failed" for report in reports().values()))
+    (report,) = run.reports.values()
+    assert f"stream kafka/{source} isn't the one that lane" in (report.error or "")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaSite) -> None:
     source = kafka.create("in", 1)
     kafka.put(source, 0, [{"n": 2}], [b"k"])

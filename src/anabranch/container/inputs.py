@@ -28,6 +28,7 @@ class Inputs:
         self._starting = starting
         self.ssps = tuple(dict.fromkeys(ssp.whole for ssp in (*lane.ssps, *lane.broadcast)))
         self.streams = sorted({(ssp.system, ssp.stream) for ssp in self.ssps})
+        self._noted: dict[str, str] | None = None
 
     def ids(self) -> dict[str, str]:
         """The current id of each stream."""
@@ -86,9 +87,9 @@ class Inputs:
         ids = self.ids()
         if not folder.stream_ids():
             for former in folder.of_others(self._lane.inherits):
-                self._check_ids(former, ids)
+                self._check_ids(former.stream_ids(), ids)
         folder.note_streams(ids)
-        self._check_ids(folder, ids)
+        self._check_ids(folder.stream_ids(), ids)
         read = folder.positions()
         for name, stream in self.streams:
             readers = self._systems.named(name).readers()
@@ -103,8 +104,7 @@ class Inputs:
 
     def check(self, folder: Folder) -> None:
         """Check that the lane's streams are the ones that it has read so far, that no partition ends before the lane's
-        position, and that all records that the lane has yet to read still exist. The query also checks the streams, but
-        a lane with nothing left to read may end before its query does so.
+        position, and that all records that the lane has yet to read still exist.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.
@@ -114,14 +114,33 @@ class Inputs:
             StateError: a stream was deleted and created again, a partition ends before the lane's position, or records
                 that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", the last only causes a warning.)
         """
-        self._check_ids(folder, self.ids())
+        self._check_ids(folder.stream_ids(), self.ids())
         read = folder.positions()
         for name, stream in self.streams:
             self._check_positions(name, stream, read.get(stream, {}))
 
-    def _check_ids(self, folder: Folder, ids: Mapping[str, str]) -> None:
-        """Compare the streams' current ids with those in a folder, which needn't exist."""
-        known = folder.stream_ids()
+    def check_ids(self, folder: Folder) -> None:
+        """Check, while a query runs, that the lane's streams are still the ones that it reads. Spark's Kafka connector
+        doesn't check this: once a topic that was deleted and created again has grown beyond the lane's position, the
+        connector would skip the records before that position. Does nothing while the streams can't be looked up.
+
+        Args:
+            folder: the lane's folder. Only the first call reads the ids in it.
+
+        Raises:
+            StateError: a stream was deleted and created again.
+        """
+        if self._noted is None:
+            self._noted = folder.stream_ids()
+        try:
+            ids = self.ids()
+        except AnabranchError as error:  # brokers are away, or the stream is gone, which the query will notice
+            log.debug("the ids of the inputs aren't known", lane=self._lane.id, error=str(error))
+        else:
+            self._check_ids(self._noted, ids)
+
+    def _check_ids(self, known: Mapping[str, str], ids: Mapping[str, str]) -> None:
+        """Compare the streams' current ids with those that a lane has noted."""
         for name, stream in self.streams:
             if ids[stream] != known.get(stream, ids[stream]):
                 raise StateError(

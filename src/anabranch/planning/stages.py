@@ -246,7 +246,7 @@ def upstream(graph: Graph, stage: Stage, node: Node) -> Iterator[Node]:
     wanted, queue = {node.id}, [node]
     while queue:
         current = queue.pop()
-        if current in stage.sources and current is not node:
+        if current in stage.sources:
             continue
         for i in current.inputs:
             if i not in wanted:

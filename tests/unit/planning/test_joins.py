@@ -84,6 +84,14 @@ def test_a_join_after_a_partition_by_has_the_counts_of_that_stream() -> None:
     assert plan.lanes[-1].upstream == (0, 1)
 
 
+def test_sides_of_one_stream_can_be_joined_through_streams_of_their_own() -> None:
+    job = Job("j")
+    read = job.read("a", **SIDE)
+    left, right = (read.partition_by("n", name=f"by-n-{side}") for side in ("left", "right"))
+    left.join(right, within="1 minute", prefix="b_").write("out")
+    assert planned(job, {"a": 4}).lanes[-1].upstream == (0,)
+
+
 def windows_of(pairs: Stream) -> None:
     pairs.partition_by("n").window(tumbling("1 hour")).agg(n="count(*)").write("out")
 

@@ -20,6 +20,10 @@ from anabranch.spark.query.query import LaneQuery
 __all__ = ["Upkeep"]
 
 _CHECK_EVERY = 5.0
+_COMPARE_EVERY = 1.0
+_COMPARING_SHARE = 0.05
+"""The share of the time for which the inputs' ids are looked up at most."""
+
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0
 """The seconds after which the markers of the lane's slots are renewed, because Kafka forgets old markers."""
@@ -37,7 +41,7 @@ class Upkeep:
         self._standstill = standstill
         self._blocked: BlockedInputs | None = None
         self._about_keys: tuple[str, ...] = ()
-        self._refreshed = self._checked = self._sampled = monotonic()
+        self._refreshed = self._checked = self._sampled = self._compare_at = monotonic()
         self.stand_by()
 
     def stand_by(self) -> None:
@@ -60,7 +64,8 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Renew markers, and check outputs and inputs, if due. Raises StateError if an output stream is gone."""
+        """Renew markers, and check outputs and inputs, if due. Raises StateError if an output stream is gone, or an
+        input was deleted and created again."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()
@@ -70,6 +75,9 @@ class Upkeep:
             if query is not None:
                 self._look_for_open_transactions(query)
             self._checked = monotonic()
+        if query is not None and (now := monotonic()) > self._compare_at:
+            self._attempt.inputs.check_ids(self._attempt.folder)
+            self._compare_at = monotonic() + max(_COMPARE_EVERY, (monotonic() - now) / _COMPARING_SHARE)
         if monotonic() > self._sampled + _SAMPLE_EVERY and query is not None:
             self.sample(query)
 
