@@ -1,4 +1,4 @@
-"""Stores the changes of a database table, as Debezium reports them, in a Delta table: the history of each row."""
+"""Stores the changes to a database table, as Debezium reports them, in a Delta table: the history of each row."""
 
 from anabranch import Job
 

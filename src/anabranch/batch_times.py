@@ -11,8 +11,8 @@ REPORTED_EVERY = 1.0
 _AFTER_OUTPUT = 0.2
 """The number of seconds assumed between the output of a batch and the start of the next one, if records are waiting."""
 _TOLD_BY_ITSELF = 1.0
-"""How many seconds a batch must have run before its own figures are used to compute which part of its time is spent in
-functions. Until then, the figures from the last half minute are used instead.
+"""How many seconds a batch must have run before its own metrics are used to compute which part of its time is spent in
+functions. Until then, the metrics from the last half minute are used instead.
 """
 
 
@@ -58,8 +58,8 @@ def unreported(report: LaneReport, now: float) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """Which part of a lane's batch time is spent in the job's functions, from 0.0 to 1.0. The figures are those of the
-    running batch or, if none is running, of the last batch. If this batch was too short to tell, the figures of the
+    """Which part of a lane's batch time is spent in the job's functions, from 0.0 to 1.0. The values are those of the
+    running batch or, if none is running, of the last batch. If this batch was too short to tell, the values of the
     last half minute are used.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent

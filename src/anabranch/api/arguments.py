@@ -195,7 +195,8 @@ def declared(processor: Processor) -> dict[str, dict[str, str]]:
 
 
 def row_limit(n: object) -> int:
-    """``n``, checked to be an int from 1 to the largest ``long``, the type of the state that counts the rows."""
+    """Return ``n`` if it is an int from 1 to the largest value of a ``long``, the type of the state that counts the
+    rows. Otherwise, raise GraphError."""
     if not _is_count(n) or n > _MOST_ROWS:
         raise GraphError(
             f"limit_per_key at {caller()} has n={n!r}", "give a whole number of rows from 1 on, as in limit_per_key(3)"

@@ -13,10 +13,10 @@ __all__ = ["FirstRows"]
 
 
 class FirstRows(Processor):
-    """Passes on the first rows of each key.
+    """Passes on the first ``limit`` rows of each key, and drops the rest.
 
     Args:
-        limit: the largest number of rows that pass for each key.
+        limit: the maximum number of rows per key.
     """
 
     passed = ValueState("long")

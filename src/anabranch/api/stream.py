@@ -334,7 +334,7 @@ class Stream:
         time and no headers, and their timestamp is the time of writing.
 
         Args:
-            n: the largest number of rows that pass for each key; at least 1.
+            n: the maximum number of rows per key; at least 1.
             name: the operator's name, under which its state is kept.
 
         Example: ``flights.limit_per_key(3).write("first-flights")``.

@@ -37,7 +37,7 @@ class Timers:
     time changes nothing."""
 
     def __init__(self, stored: StoredTimers | None, clock: str | None, journal: Journal) -> None:
-        """``stored`` gives access to the timers in Spark's store, and ``clock`` is :data:`EVENT_TIME` or
+        """``stored`` gives access to the timers in Spark's state store, and ``clock`` is :data:`EVENT_TIME` or
         :data:`PROCESSING_TIME`; both are None if the operator has no timers. Changes are recorded in ``journal``.
         """
         self._stored = stored

@@ -39,7 +39,7 @@ def overview(config: Config = None, json: Json = False) -> None:
 
 @app.command()
 def live(job: Job, config: Config = None, json: Json = False) -> None:
-    """The present figures of a job's open lanes and containers."""
+    """The present metrics of a job's open lanes and containers."""
     found = _read(config, job, lambda asked: asked.live(job))
     if json:
         output.as_json(found)
@@ -198,12 +198,12 @@ def _run(run: Sequence[float | None]) -> str:
 @app.command()
 def history(
     job: Job,
-    series: Annotated[str, typer.Option(help="The names of the figures, separated by commas.")] = "lag,rows,arriving",
+    series: Annotated[str, typer.Option(help="The names of the metrics, separated by commas.")] = "lag,rows,arriving",
     by: Annotated[str, typer.Option(help="job, stage or lane.")] = "stage",
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """A job's figures over the last hour."""
+    """A job's metrics over the last hour."""
     found = _read(config, job, lambda asked: asked.history(job, series, by))
     if json:
         output.as_json(found)

@@ -1,4 +1,4 @@
-"""``anabranch sizing``: shows figures by which to choose a job's factor and number of containers, and gives advice."""
+"""``anabranch sizing``: shows metrics by which to choose a job's factor and number of containers, and gives advice."""
 
 from __future__ import annotations
 

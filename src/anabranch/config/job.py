@@ -16,7 +16,7 @@ __all__ = ["MOST_CONTAINERS", "JobSettings"]
 
 _NEVER, _FOREVER = "never", "forever"
 MOST_CONTAINERS = 1000
-"""The largest number of containers of a job."""
+"""The maximum number of containers of a job."""
 
 
 class JobSettings(Section):
@@ -29,10 +29,10 @@ class JobSettings(Section):
     factor: int = 1
 
     threads: int = Field(default=64, ge=1, le=1024)
-    """The largest number of buckets that a Python worker processes at the same time if the factor is above 1."""
+    """The maximum number of buckets that a Python worker processes at the same time if the factor is above 1."""
 
     lanes: int = Field(default=1, ge=1, le=64)
-    """The largest number of lanes among which a container divides its tasks of a stateless group."""
+    """The maximum number of lanes among which a container divides its tasks of a stateless group."""
 
     containers: int = Field(default=1, ge=1, le=MOST_CONTAINERS)
 
@@ -52,7 +52,7 @@ class JobSettings(Section):
     instead: at least 5 seconds, and by default 5 minutes."""
 
     max_rows_per_batch: int = Field(default=1_000_000, ge=1)
-    """The largest number of records of each input in a batch."""
+    """The maximum number of records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
     """The target for the duration of a batch. If batches take longer, they get fewer records. 0 means that there is no

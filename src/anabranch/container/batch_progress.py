@@ -82,7 +82,7 @@ class Tracker:
         self.ratios: dict[str, float] = dict(self._before)
         """For each operator, the number of rows that reached the operator per planned record. The key "state" has the
         share of the batch's time that has passed since Spark tasks started to get rows that were brought together by
-        key. Until this batch has measured a figure, an earlier batch's figure is kept.
+        key. Until this batch has measured a value, an earlier batch's value is kept.
         """
 
     @property

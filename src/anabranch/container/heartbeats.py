@@ -63,7 +63,7 @@ class Heartbeats(Protocol):
     def take(
         self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
     ) -> HeartbeatResponse | None:
-        """Report on lanes and standbys (``copies``), and name the coming lanes whose preparation has ended
+        """Report on lanes and standbys (``copies``), and name the upcoming lanes whose preparation has ended
         (``prepared``, by id). Returns what should run; None as long as this isn't known.
 
         Raises:

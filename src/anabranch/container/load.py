@@ -23,7 +23,7 @@ _NOTHING: Worked = {}
 
 @dataclass(frozen=True)
 class _Sample:
-    """The figures at one time.
+    """The metrics at one time.
 
     Attributes:
         at: the time, in seconds on any clock.
@@ -48,7 +48,7 @@ class Load:
         working: the share of the time for which Python functions worked on the bucket that took the most time.
         arriving: the records that arrived per second.
         throughput: the records that were read per second.
-        span: the seconds that these figures cover.
+        span: the seconds that these metrics cover.
         usual: the median duration of the recent batches in seconds; 0.0 before the first batch has ended.
     """
 
@@ -76,7 +76,7 @@ class Load:
         self._seconds, self._worked = 0.0, {}
 
     def runs(self, report: LaneReport, now: float, seconds: float, worked: Worked, done: int = 0) -> bool:
-        """Record that at ``now``, a batch has been running for ``seconds``. Returns whether the figures have changed.
+        """Record that at ``now``, a batch has been running for ``seconds``. Returns whether the metrics have changed.
 
         Args:
             report: the lane's report, without the running batch.
@@ -96,7 +96,7 @@ class Load:
 
     def idled(self, report: LaneReport, now: float) -> bool:
         """Record that no batch has ended since the last call. If the lane has nothing to read and runs no batch, the
-        time until ``now`` counts as idle. Returns whether the figures have changed.
+        time until ``now`` counts as idle. Returns whether the metrics have changed.
         """
         if not report.progress.ends or self._seconds:
             return False

@@ -15,7 +15,7 @@ __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
-"""The largest number of characters that are examined: half from the beginning of a text, and half from its end. A
+"""The maximum number of characters that are examined: half from the beginning of a text, and half from its end. A
 message can contain a record of 50 MB.
 """
 _LONGEST_LINE = 4000

@@ -31,7 +31,7 @@ class SeatLease:
     Args:
         me: the coordinator's answer to the request for the seat.
         registered_at: when the seat was requested, on ``clock``.
-        clock: seconds on a clock that keeps running while the machine sleeps.
+        clock: returns the seconds of a clock that keeps running while the machine sleeps.
         stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it
             continues. A container in a separate process continues only if ``[job] on_coordinator_loss`` is "continue",
             the job doesn't run in real time, and all of its outputs can be fenced.

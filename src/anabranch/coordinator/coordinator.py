@@ -53,11 +53,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_WAIT = 30.0
-"""The most seconds that :meth:`Coordinator.events` waits."""
+"""How many seconds :meth:`Coordinator.events` waits at most."""
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""The largest number of processes in a job's status that have lost or returned their seats."""
+"""The maximum number of processes in a job's status that have lost or returned their seats."""
 
 
 class Coordinator(Operations):
@@ -67,7 +67,7 @@ class Coordinator(Operations):
     :class:`anabranch.coordinator.leadership.election.Election`.
 
     Args:
-        clock: a clock in seconds, for leases.
+        clock: returns the current time in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
@@ -296,7 +296,7 @@ class Coordinator(Operations):
     # Periodic checks
 
     def tick(self) -> None:
-        """Expel silent processes, advance and autoscale the served jobs, sample figures for histories, and delete old
+        """Expel silent processes, advance and autoscale the served jobs, sample metrics for histories, and delete old
         history. Call this several times a second. An error that concerns only one job is recorded, not raised.
 
         Raises:
@@ -316,7 +316,7 @@ class Coordinator(Operations):
 
     def look(self) -> None:
         """Check inputs (see :func:`expand.look`), store the offsets from which jobs still have to read (see
-        :class:`reader_positions.ReaderPositions`), sample figures, and delete old history."""
+        :class:`reader_positions.ReaderPositions`), sample metrics, and delete old history."""
         self.reads.histories.sample()  # because nothing calls tick for a job in one process
         self._sweep_schedule.look()
         self.reader_positions.look()

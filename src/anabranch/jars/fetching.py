@@ -26,7 +26,7 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
 
-    A new folder appears in the cache only once it is complete. If the folder exists, but lacks jars, only the missing
+    A new folder appears in the cache only when it is complete. If the folder exists, but lacks jars, only the missing
     jars are added, because another process may be using the folder.
 
     Args:

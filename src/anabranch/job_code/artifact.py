@@ -43,7 +43,7 @@ MAX_BYTES = 50_000_000
 """The size limit of an artifact, in bytes."""
 
 MAX_FILES = 10_000
-"""The largest number of files in an artifact."""
+"""The maximum number of files in an artifact."""
 
 MAX_UNPACKED = 200_000_000
 """The limit for the total size of an artifact's unpacked files, in bytes."""

@@ -1,4 +1,4 @@
-"""Estimates how long a batch of a given number of records takes, based on the last batches."""
+"""Estimates how long a batch of a given number of records takes, based on the most recent batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Batch:
 
 @dataclass
 class RecentBatches:
-    """The last batches of a lane, from which the cost of a batch is estimated."""
+    """The most recent batches of a lane, from which the cost of a batch is estimated."""
 
     _batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=_KEPT))
 

@@ -4,7 +4,7 @@ A batch takes a fixed time, and some time for each record. A batch that is far s
 about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
 records would take exactly the target.
 
-The limit is the median of the numbers that the last few batches show. But if the very last batch was far slower than
+The limit is the median of the numbers that the most recent batches show. But if the last batch was far slower than
 usual, the limit is the number that this batch shows. So an event that slows down a single batch, such as a short outage
 of a broker, makes only the next batch small.
 """
@@ -20,8 +20,8 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many durations of the last batches. The fixed time can't
-exceed any of these durations.
+"""How many of the most recent estimates of the fixed time, and of the most recent durations of batches, are kept. The
+fixed time can't exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
@@ -47,7 +47,7 @@ _FAR_SLOWER = 0.75
 determines the limit.
 """
 _OF_TRANSACTION = 0.25
-"""The largest share of the allowed time that a batch should take."""
+"""The maximum share of the allowed time that a batch should take."""
 _TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
@@ -90,12 +90,12 @@ class Pace:
     """The limit for the records of the next batch, and the measurements from which it is computed.
 
     Attributes:
-        limit: the most records that the next batch may have.
+        limit: the maximum number of records in the next batch.
         ran: the recent batches on which the limit depends, the oldest first.
         before: the last batch that had records; None if there is none.
-        estimates: the last estimates of the fixed time, in seconds, the oldest first.
+        estimates: the most recent estimates of the fixed time, in seconds, the oldest first.
         age: the number of batches since the last estimate of the fixed time.
-        shortest: the durations of the last batches, in seconds. The fixed time can't exceed any of them.
+        shortest: the durations of the most recent batches, in seconds. The fixed time can't exceed any of them.
     """
 
     aim: BatchTarget
@@ -205,7 +205,7 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The most rows that the next batch can have. The shorter the last batch was, the larger the allowed multiple
+        """The maximum number of rows in the next batch. The shorter the last batch was, the larger the allowed multiple
         of its rows. The next batch can always have as many rows as the largest recent batch that took at most
         ``_CAREFUL * _OUTLASTS`` times the target.
         """

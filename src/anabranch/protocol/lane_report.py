@@ -175,7 +175,7 @@ class ProgressReport(Document, frozen=True, kw_only=True):
 
 
 class BatchTimes(Document, frozen=True, kw_only=True):
-    """How long a lane's batches take, in seconds, estimated from the last batches."""
+    """An estimate of how long a lane's batches take, based on the most recent batches. Times are in seconds."""
 
     fixed: float
     """The part that doesn't depend on the number of records."""
@@ -198,7 +198,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
     """The seconds that the last batch spent in each phase, if the batch was long."""
     rows_per_second: float = 0.0
     usual_seconds: float = 0.0
-    """The median duration of the last batches."""
+    """The median duration of the most recent batches."""
     limit: int = 0
     """The maximum number of records in the next batch; 0 if unknown."""
     sequential: bool = False

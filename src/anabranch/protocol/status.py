@@ -153,7 +153,7 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch has spent in each phase so far. Between two batches, the figures of the last
+    """The seconds that the running batch has spent in each phase so far. Between two batches, the values of the last
     batch, if it was long.
     """
 
@@ -182,7 +182,7 @@ class AutoscaleLimits(Document, frozen=True, kw_only=True):
     min: int
     max: int
     target_busy: float
-    """The largest share of the time for which functions should work on a bucket."""
+    """The maximum share of the time for which functions should work on a bucket."""
     target_lag_seconds: float
     cooldown_seconds: float
 
@@ -223,7 +223,7 @@ class Sizing(Document, frozen=True, kw_only=True):
     target_lag_seconds: float = 0.0
     """The target lag, in seconds, with which ``proposed`` was computed."""
     forecasts: tuple[FactorForecast, ...] = ()
-    """A forecast for each allowed factor; empty if the current figures don't allow any conclusion."""
+    """A forecast for each allowed factor; empty if the current metrics don't allow any conclusion."""
     advice: tuple[str, ...] = ()
     """What the user can do if no factor is sufficient."""
 

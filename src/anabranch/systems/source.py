@@ -24,7 +24,7 @@ class Limits:
     """The limits of a lane's source.
 
     Attributes:
-        max_rows: the largest number of records in the first batch; 0 in real-time mode. Later batches follow the
+        max_rows: the maximum number of records in the first batch; 0 in real-time mode. Later batches follow the
             query's read limits.
         fail_on_loss: whether to fail if records that haven't been read yet are gone.
         lane: the lane's id, for tests that kill a process at a crash point.
@@ -65,7 +65,7 @@ def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[
     Args:
         start: for each partition, the position at which the batch begins.
         ends: for each of these partitions, the offset at which the batch must end at the latest.
-        most: the highest number of rows. Each offset counts as a row, even if there is no record at it.
+        most: the maximum number of rows. Each offset counts as a row, even if there is no record at it.
     """
     taken: dict[int, int] = {}
     left = most

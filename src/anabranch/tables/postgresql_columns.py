@@ -49,7 +49,7 @@ _NUL = "\0"
 _NUL_IN_JSON = r"(^|[^\\])(\\\\)*\\u0000"
 """Finds a NUL in JSON text. An escaped backslash before ``u0000`` is no NUL."""
 _SHOWN = 60
-"""The largest number of characters of a value in an error message."""
+"""The maximum number of characters of a value in an error message."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""The messages between Python workers, which report the progress of Spark tasks, and the driver, as lines of JSON."""
+"""The messages that Python workers and the driver exchange about the progress of Spark tasks. Each message is a line of
+JSON."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
 """After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
 failed attempt doubles the pause."""
 _CANCELLED_WITHIN = 0.2
-"""By how many seconds the driver's message can precede Spark's own cancellation of a Spark task. If the worker exited
+"""How many seconds the driver's message can precede Spark's own cancellation of a Spark task. If the worker exited
 before the cancellation, Spark would log that the worker crashed."""
 _CANCEL = msgspec.json.Decoder(Cancel)
 _LAST_WITHIN = 60.0

@@ -131,7 +131,7 @@ class Partitions(Document, frozen=True, kw_only=True):
     example because the container hasn't been told yet that somebody is looking at partitions.
     """
     totals: dict[str, int] = {}
-    """Figures for all rows that match the request. ``lag`` is the sum of the lags, in offsets. ``idle`` is the number
+    """Metrics for all rows that match the request. ``lag`` is the sum of the lags, in offsets. ``idle`` is the number
     of rows whose partition is idle, and ``unknown`` the number of rows whose lag is unknown. ``timed`` is the number of
     rows that have a known ``time`` and aren't idle; ``holding`` is how many of these have a ``time`` within a minute of
     the earliest one.

@@ -30,7 +30,7 @@ class Finding(Document, frozen=True, kw_only=True):
     why: str = ""
     """The cause."""
     figures: dict[str, float] = {}
-    """The figures that show the problem."""
+    """The metrics that show the problem."""
     cure: str = ""
     """What to do about the problem."""
     since: float | None = None

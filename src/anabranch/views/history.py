@@ -1,4 +1,4 @@
-"""The document that shows the dashboard how the figures of a job developed."""
+"""The document that shows the dashboard how the metrics of a job developed."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["History"]
 
 
 class History(Document, frozen=True, kw_only=True):
-    """A job's figures at regular intervals. Times are seconds since 1970."""
+    """A job's metrics at regular intervals. Times are seconds since 1970."""
 
     at: float
     """When the answer was made, on the coordinator's clock."""
     job: str
     by: str
-    """What the figures describe: the whole ``job``, each ``stage`` or each ``lane``."""
+    """What the metrics describe: the whole ``job``, each ``stage`` or each ``lane``."""
     t0: float
     """The time of the first value of each series."""
     step: float
     """The seconds between two consecutive values of a series."""
     since: float | None
-    """The time from which this coordinator has figures; None if it has none."""
+    """The time from which this coordinator has values; None if it has none."""
     values: dict[str, dict[str, tuple[float | None, ...]]]
     """The values by series (such as ``lag``), and by the name of the job, stage or lane. An unknown value is None."""

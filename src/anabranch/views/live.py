@@ -1,4 +1,4 @@
-"""Defines the document from which the dashboard and the command line get the current figures of a job, mostly as
+"""Defines the document from which the dashboard and the command line get the current metrics of a job, mostly as
 tables.
 """
 
@@ -83,7 +83,7 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
 
 
 class Live(Document, frozen=True, kw_only=True):
-    """A job's open lanes and its containers, with their states and figures. All times except event times are seconds
+    """A job's open lanes and its containers, with their states and metrics. All times except event times are seconds
     since 1970.
     """
 

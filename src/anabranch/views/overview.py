@@ -12,7 +12,7 @@ __all__ = ["JobOverview", "Overview"]
 
 
 class JobOverview(Document, frozen=True, kw_only=True):
-    """The most important figures of a job. Figures are None if they are unknown."""
+    """The most important metrics of a job. Metrics are None if they are unknown."""
 
     job: str
     state: str

@@ -36,7 +36,7 @@ class Slopes:
         upper: from ``lower`` up to this number of standbys, a further one costs nothing. Beyond this number, its cost
             is positive.
         beyond: how many standbys from earlier steps exceed the ceiling of the container's share.
-        most: the largest number of standbys that the container can get in this step.
+        most: the maximum number of standbys that the container can get in this step.
         weight: the factor of the container's term of the distance: 1 / slots, scaled to a whole number.
     """
 

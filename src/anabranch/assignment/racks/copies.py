@@ -34,7 +34,7 @@ class Question:
         copies: how many standbys of each task must be placed.
         taken: the containers of the active task and of the standbys that have been placed already.
         lower: the least number of standbys of a task in each place.
-        upper: the greatest number of standbys of a task in each place.
+        upper: the maximum number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
         warm: the existing standbys, as three parallel arrays: the task's row, the container, and a value that says how

@@ -71,7 +71,7 @@ def release(spark: SparkSession, folder: str) -> None:
 
 
 def end() -> None:
-    """Release all folders. Call this only once nothing in this process writes to them."""
+    """Release all folders. Call this only after everything in this process has stopped writing to them."""
     for owner in tuple(_owners.values()):
         try:
             owner.end()

@@ -34,10 +34,11 @@ def check(folder: Folder, lane: Lane) -> None:
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """Repair a lane's folder if its last batches are incomplete, for example after a power cut. The lane then continues
-    from the last batch from which it can do so without losing or repeating records; see :func:`soundness.resumption`.
-    Unusable snapshots of the state are removed if the state can be built from older files. If the query's id is
-    unreadable, the query gets a new one. Call this only if no query is running in the folder.
+    """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. The lane then
+    continues from the last batch from which it can do so without losing or repeating records; see
+    :func:`soundness.resumption`. Unusable snapshots of the state are removed if the state can be built from older
+    files. If the query's id is unreadable, the query gets a new one. Call this only if no query is running in the
+    folder.
 
     Returns where the lane continues; None if no batch was incomplete.
 

@@ -388,7 +388,7 @@ class Folder:
             claims.check(self._spark, self.tree.uri)
 
     def release(self) -> None:
-        """Let another process take the folder. Call this only once nothing in this process writes to the folder. A
-        local folder, however, stays locked until this JVM ends."""
+        """Let another process take the folder. Call this only after everything in this process has stopped writing to
+        it. A local folder, however, stays locked until this JVM ends."""
         if self.tree.local is None:
             claims.release(self._spark, self.tree.uri)

@@ -128,7 +128,8 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
-    """Whether the stream's name is in the field ``stream``. (In Spark's Kafka source, "stream" can be a topic.)"""
+    """Whether an offset names its stream in the field ``stream``. (Offsets of Spark's Kafka source use topic names as
+    fields. So a field ``stream`` whose value isn't a string is a topic with this name.)"""
     return isinstance(offset.get("stream"), str)
 
 

@@ -1,5 +1,5 @@
-"""Keeps the plans of a running query's last few batches in memory, because on an object store, reading a file takes two
-calls, and finding out whether it exists takes another.
+"""Keeps the plans of a running query's most recent batches in memory, because on an object store, reading a file takes
+two calls, and finding out whether it exists takes another.
 """
 
 from __future__ import annotations

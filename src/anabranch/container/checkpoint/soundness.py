@@ -26,7 +26,7 @@ _MOST_READ = 4 << 20
 """The size in bytes up to which files are always compared with their checksums. Larger files are compared only in a
 thorough check."""
 _FARTHEST = 1000
-"""How many batches to go back in search of an intact batch. By default, Spark keeps the last hundred batches."""
+"""How many batches to go back in search of an intact batch. By default, Spark keeps the most recent hundred batches."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class BatchShrinker:
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._most = 0
-        """The most rows for the pending batch, if it must be planned again; otherwise 0."""
+        """The maximum number of rows for the pending batch, if it must be planned again; otherwise 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the

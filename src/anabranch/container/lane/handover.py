@@ -54,8 +54,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch, but computes and publishes this batch only once it is known that the lane starts at
-    the predicted offsets, ``starting`` (by whole SSP).
+    The query plans its first batch, but computes and publishes this batch only after it is known that the lane starts
+    at the predicted offsets, ``starting`` (by whole SSP).
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:
@@ -126,8 +126,8 @@ class Handover:
 
 
 class Prestarter:
-    """Prestarts the query of each coming lane, if possible, once it is known where all of the lane's predecessors end.
-    Thread-safe."""
+    """Starts the query of each upcoming lane in advance, if possible, as soon as the end offsets of all its
+    predecessors are known. Thread-safe."""
 
     def __init__(self, begin: Callable[[Lane, Offsets], PrestartedQuery | None], can: Callable[[Lane], bool]) -> None:
         self._begin = begin
@@ -232,7 +232,7 @@ class _Prestart(threading.Thread):
         try:
             self._result = self._begin(self._lane, self._starting)
         except Exception as error:
-            log.info("a coming lane isn't started ahead", lane=self._lane.id, error=str(error))
+            log.info("an upcoming lane isn't started ahead", lane=self._lane.id, error=str(error))
 
     def result(self) -> PrestartedQuery | None:
         self.join()

@@ -221,7 +221,7 @@ def _left(state: LifeState, leaving: Leaving, *, unwanted: bool) -> LifeState:
 
 def _wanted(state: LifeState, want: Run) -> Stepped:
     """The step for a Run: the coordinator wants the lane here. After a failure, a lane with a folder gets its next
-    attempt only once ``want`` names this folder."""
+    attempt only when ``want`` names this folder."""
     if state.phase in (Phase.FAILED, Phase.NEEDS_PROCESS, Phase.RELEASED):
         return state, ()
     if state.phase in (Phase.RETRYING, Phase.WAITING):

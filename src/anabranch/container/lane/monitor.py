@@ -107,7 +107,7 @@ class Monitor:
         logs.bind(batch=ran.number)
         self._take_pace(ran)
         self._replay.ran(ran)
-        # A batch ends only once Spark has committed it, which takes long if the machine is busy.
+        # A batch ends only after Spark has committed it, which takes long if the machine is busy.
         published = (None if query is None else query.under_way.published(ran.number)) or ran.ended
         self._reporter.batch_ended(
             self._attempt.current.workers.take_busy(),

@@ -58,7 +58,7 @@ class LaneRunner:
 
     Args:
         epoch: the lane's current epoch.
-        build: makes a query of the lane.
+        build: creates a query of the lane.
         starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
         until: looks up the offsets at which the lane ends, by whole SSP; also called in the lane's own thread. None to
             keep running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.

@@ -56,7 +56,7 @@ class LaneSupervisor:
 
     Args:
         wanted: the lane, and the first orders for it.
-        make: makes a runner, without starting it.
+        make: creates a runner, without starting it.
         retries: decides whether the lane gets another attempt after a failure, and how long it waits first.
         replaceable: returns whether this process can be replaced now if the lane needs a new one.
         patience: how long the lane waits for its surroundings; by default, without limit.

@@ -30,7 +30,8 @@ Method = Literal["GET", "POST", "PUT"]
 STANDS_BY = "X-Anabranch-Stands-By"
 """A header of the answers of a coordinator that doesn't lead, so that clients can ask another one."""
 MAX_BYTES = 16_000_000
-"""The largest body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred kilobytes.)"""
+"""The maximum size of the body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred
+kilobytes.)"""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Operation(Generic[P, R]):
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
         asks_systems: whether the operation may wait for answers from the systems of a job's streams.
-        max_bytes: the largest body of a request, in bytes.
+        max_bytes: the maximum size of a request's body, in bytes.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
         fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are

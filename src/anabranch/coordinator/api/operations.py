@@ -66,7 +66,7 @@ class Operations(Caller):
 
     @operation("GET", "/overview", fresh_for=1.0, private=False)
     def overview(self) -> Overview:
-        """All jobs, with their most important figures and the most severe finding about each"""
+        """All jobs, with their most important metrics and the most severe finding about each"""
 
     @operation("GET", "/coordinator", private=False)
     def info(self) -> CoordinatorInfo:
@@ -74,7 +74,7 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/live", fresh_for=1.0, private=False)
     def live(self, job: str) -> Live:
-        """The current figures of the job's open lanes and containers, as tables"""
+        """The current metrics of the job's open lanes and containers, as tables"""
 
     @operation("GET", "/jobs/{job}/findings", field="findings", fresh_for=1.0, private=False)
     def findings(self, job: str) -> list[Finding]:
@@ -91,7 +91,7 @@ class Operations(Caller):
         limit: int = 100,
     ) -> Partitions:
         """The partitions that the job reads, sorted and limited, with each partition's lag, whether the partition holds
-        event time back, and other figures
+        event time back, and other metrics
         """
 
     @operation("GET", "/jobs/{job}/placement", by_generation=True, private=False)
@@ -121,7 +121,7 @@ class Operations(Caller):
         since: Annotated[float, Query("from")] = 0.0,
         until: Annotated[float, Query("to")] = 0.0,
     ) -> History:
-        """The job's figures over the last hours, as recorded by the leading coordinator"""
+        """The job's metrics over the last hours, as recorded by the leading coordinator"""
 
     @operation("GET", "/jobs/{job}/graph", private=False)
     def graph(self, job: str, deployment: int = 0) -> GraphView:

@@ -102,7 +102,7 @@ class ResponseCache:
             asked: the request. Identical requests have the same text.
             key: the state to which the answer belongs. An answer with another key is out of date.
             fresh_for: how many seconds a new answer stays fresh.
-            build: makes a new answer.
+            build: creates a new answer.
         """
         entry = self._entries.setdefault(asked, _Entry())
         self._entries.move_to_end(asked)

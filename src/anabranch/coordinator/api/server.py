@@ -105,7 +105,7 @@ def app(
         hosts: names by which requests may address the coordinator, in addition to loopback names and the address at
             which a request arrives.
         trail: where requests are recorded; None if they aren't recorded.
-        clock: a clock in seconds, for answers that are reused for a limited time.
+        clock: returns the current time in seconds, for answers that are reused for a limited time.
     """
     endpoints = _Endpoints(coordinator, AlwaysLeads(coordinator) if leader is None else leader, ResponseCache(clock))
     tokens, names = Tokens(token, read_token), Names.of(hosts)

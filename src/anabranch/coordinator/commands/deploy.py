@@ -60,7 +60,7 @@ def change(
     The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
 
     Args:
-        planned: makes a plan for the current deployment.
+        planned: creates a plan for the current deployment.
 
     Raises:
         ConflictError: the job had changed each time a plan was ready; or the job doesn't run here, and another process

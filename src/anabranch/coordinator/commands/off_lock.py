@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""The largest number of plans for a change: if the job has changed by the time a plan is ready, a new one is made."""
+"""The maximum number of plans for a change: if the job has changed by the time a plan is ready, a new one is made."""
 
 
 class Planned(Protocol):

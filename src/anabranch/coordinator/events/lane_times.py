@@ -63,7 +63,7 @@ def lane_times(
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
         events: the latest events about lanes, oldest first.
-        most_closed: the largest number of closed lanes to show. If there are more, those planned last are shown.
+        most_closed: the maximum number of closed lanes to show. If there are more, those planned last are shown.
     """
     known_since: float | None = None
     runs: dict[str, _Runs] = {}

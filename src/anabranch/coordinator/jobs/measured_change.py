@@ -15,7 +15,7 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["MeasuredChange", "MeasuredPause"]
 
 _IN_STEP = 1.0
-"""The largest number of seconds by which the clocks of machines are assumed to differ."""
+"""The clocks of machines are assumed to differ by at most this many seconds."""
 _PATIENCE = 60.0
 """How many seconds to wait for the first output of all new lanes, once all lanes are running."""
 

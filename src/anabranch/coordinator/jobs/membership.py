@@ -124,7 +124,7 @@ class Membership:
         return answer
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
-        """Like :meth:`hear`, but only for a heartbeat that contains nothing but figures, from a process that knows all
+        """Like :meth:`hear`, but only for a heartbeat that contains nothing but metrics, from a process that knows all
         of its orders. Returns None for any other heartbeat, and for every heartbeat if processes are never expelled, or
         if it isn't known whether an earlier write succeeded. Pass heartbeats for which this returns None to
         :meth:`hear`.

@@ -96,7 +96,7 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat if only their figures are new and no event is due. Returns whether they were
+    """Keep the reports of a heartbeat if only their metrics are new and no event is due. Returns whether they were
     kept.
     """
     news = []

@@ -115,7 +115,7 @@ def _first_batch(following: Lane, lane: Lane, report: LaneReport, shown: Experie
 
 
 def _at_once(lane: Lane, report: LaneReport) -> int:
-    """The largest number of records that functions process at the same time. At factor 1, it is the number of
+    """The maximum number of records that functions can process at the same time. At factor 1, it is the number of
     partitions or, if fewer Spark tasks run at once, the number of these tasks; at a higher factor, it is the number of
     buckets. If functions process one key after another, it is the number of partitions, whatever the factor.
     """

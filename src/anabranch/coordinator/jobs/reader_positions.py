@@ -144,12 +144,12 @@ class ReaderPositions:
     """Once a minute, compares each job's positions with those of a minute ago, stores the lower ones, and deletes the
     records before the lower positions from the job's intermediate streams. Thread-safe.
 
-    The positions of a minute ago count because a power cut can destroy the last batches in a lane's folder, and the
-    lane then reads their records once more. The delay also keeps the records that a job should read again after a
+    The positions of a minute ago count because a power cut can destroy the most recent batches in a lane's folder, and
+    the lane then reads their records once more. The delay also keeps the records that a job should read again after a
     rewind, until its lanes report their new positions.
 
     Args:
-        clock: a clock in seconds.
+        clock: returns the current time in seconds.
     """
 
     registry: JobRegistry

@@ -56,7 +56,7 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that every heartbeat changes, even one with nothing but figures. Such a heartbeat
+        leases: the lock for the data that every heartbeat changes, even one with nothing but metrics. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set before any job is served.

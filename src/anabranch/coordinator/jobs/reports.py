@@ -48,9 +48,9 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that are mere figures. While the lane runs, a report in which only these are new needn't
-advance the job at once. A step that depends on figures, such as the next step of a drain, is taken when the coordinator
-advances all jobs (see :meth:`Coordinator.tick`).
+"""Fields and parts of a report that count as metrics. While the lane runs, a report in which only these have changed
+needn't advance the job at once. A step that depends on metrics, such as the next step of a drain, is taken when the
+coordinator advances all jobs (see :meth:`Coordinator.tick`).
 """
 _rest = attrgetter(
     *(name for name in LaneReport.__struct_fields__ if name not in PARTS.keys() | _FIGURES),
@@ -107,7 +107,7 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one only in figures, requires no event about waiting, and doesn't change
+    """Whether a report differs from the last one only in metrics, requires no event about waiting, and doesn't change
     the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False

@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 _PREPARED_WITHIN = 5.0
-"""The largest number of seconds, from the beginning of a change, for which lanes wait until other processes have
-prepared their successors.
+"""How many seconds, at most, from the beginning of a change, lanes wait until other processes have prepared their
+successors.
 """
 
 

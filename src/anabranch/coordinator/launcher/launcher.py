@@ -14,7 +14,7 @@ from anabranch.protocol.status import LaunchStatus
 __all__ = ["Launcher", "Staffed"]
 
 _MOST_NEWS = 100
-"""The largest number of a job's events that are kept while they can't be stored."""
+"""The maximum number of a job's events that are kept while they can't be stored."""
 
 
 class Staffed(Protocol):
@@ -31,7 +31,7 @@ class Launcher:
     Processes that an earlier launcher started on this machine are recognized by their locks.
 
     Args:
-        clock: the coordinator's clock.
+        clock: returns the time of the coordinator's clock.
     """
 
     def __init__(self, processes: Processes, clock: Callable[[], float] = boottime) -> None:

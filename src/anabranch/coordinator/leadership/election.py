@@ -26,7 +26,7 @@ class Election:
         store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other code
             must not use this object to claim the lead or to resign.
         holder: this candidate's URL.
-        clock: a clock in seconds that keeps running while the machine sleeps.
+        clock: returns the seconds of a clock that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was claimed or renewed.
         grace: how many seconds longer than another candidate's lease this candidate waits.
     """

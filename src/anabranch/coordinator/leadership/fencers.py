@@ -1,4 +1,4 @@
-"""The threads in which lanes are fenced: each job has its own, so that one job's brokers can't hold up other jobs."""
+"""Fences lanes in threads. Each job has its own threads, so that one job's brokers can't hold up other jobs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _THREADS = 8
 
 
 def threads(job: str) -> Executor:
-    """The threads of a job."""
+    """Create a thread pool for a job."""
     return ThreadPoolExecutor(_THREADS, f"anabranch-fence-{job}")
 
 
 class Fencers:
-    """The threads of all jobs that have lanes to fence. Not thread-safe.
+    """Fences lanes in threads: a pool for each job that has lanes to fence. Not thread-safe.
 
     Args:
-        again_after: how many seconds to wait after a failed attempt to fence a lane, before the next attempt.
-        clock: a clock in seconds.
-        new: makes the threads of a job.
+        again_after: how many seconds to wait after a failed attempt to fence a lane.
+        clock: returns the current time in seconds.
+        new: creates the thread pool of a job.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Fencers:
             self._under_way[key] = self._by_job[job].submit(self._do, fence, attempt)
 
     def keep(self, due: Collection[Fence]) -> None:
-        """Forget all lanes but those that are due. End the threads of the other jobs, without waiting for what they are
-        doing."""
+        """Forget all lanes but those that are due. End the thread pools of the other jobs, without waiting for what
+        their threads are doing."""
         keys, jobs = {_key(fence) for fence in due}, {fence.lane.job for fence in due}
         self._under_way = {key: future for key, future in self._under_way.items() if key in keys}
         # Threads add to this one meanwhile.

@@ -29,7 +29,7 @@ too long, ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""How many seconds the figures must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
+"""How many seconds the metrics must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
 records wait too long.
 """
 _SPACING = 10.0
@@ -38,10 +38,10 @@ _PAUSES = 3
 ``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
 """
 _MOST = 4
-"""The largest number by which a single step divides the factor."""
+"""A single step divides the factor by at most this number."""
 _STALE = 5.0
-"""The age in seconds from which a lane's figures count as out of date, so that nothing is concluded from them. The
-figures of a lane without any load never change, and never count as out of date.
+"""The age in seconds from which a lane's metrics count as out of date, so that nothing is concluded from them. The
+metrics of a lane without any load never change, and never count as out of date.
 """
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
@@ -82,7 +82,7 @@ class Assessment:
         unknown: why nothing can be concluded. If this isn't empty, the fields below have their defaults.
         needs: the need of each lane in ``loads``, in the same order.
         seen: the experience with factors that each need is based on.
-        span: for how many seconds there are figures of every lane.
+        span: for how many seconds there are metrics of every lane.
         pause: how many seconds a change would pause the output.
     """
 
@@ -179,7 +179,7 @@ def _aim(limits: AutoscaleSettings, factor: int, pause: float, too_small: int) -
 def looked(
     limits: AutoscaleSettings, status: JobStatus, threads: int, pause: float, before: Findings, now: float
 ) -> tuple[Assessment, Findings]:
-    """Assess a job's current figures. Returns the assessment and the new findings. Call this once a second, with the
+    """Assess a job's current metrics. Returns the assessment and the new findings. Call this once a second, with the
     findings of the previous call.
 
     Args:
@@ -191,7 +191,7 @@ def looked(
     if unknown:
         return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
     quiet = _quiet(status, after, now)
-    if quiet:  # the figures may still be true, so findings other than those about rising still count
+    if quiet:  # the metrics may still be true, so findings other than those about rising still count
         return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
     cooldown = cooldown_seconds(limits)
     loads = [
@@ -314,7 +314,7 @@ def _unknown(status: JobStatus, heard: Findings, now: float) -> str:
 
 
 def _unclear(lane: LaneStatus, report: LaneReport, heard: ReportHistory, now: float) -> str:
-    """Why a lane's figures are inconclusive; empty if they are conclusive."""
+    """Why a lane's metrics are inconclusive; empty if they are conclusive."""
     progress = report.progress.batch_progress
     if not report.load.span and progress is None:
         return "there are no figures yet"
@@ -356,7 +356,7 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
         fell = now if status.factor < before.factor else fell
         before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
         before = replace(before, changed=now, rising=None, looks=0, falling=None)
-    if status.state != DeploymentState.RUNNING:  # the effect of a change can be seen only once the change is done
+    if status.state != DeploymentState.RUNNING:  # the effect of a change can be seen only after the change is done
         before = replace(before, changed=now if before.changed > -math.inf else before.changed)
     heard = {
         lane.lane.id: report_history.listened(before.heard.get(lane.lane.id), lane.report, now)

@@ -1,4 +1,4 @@
-"""Determines the figures that any autosizer needs."""
+"""Determines the metrics that any autosizer needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["of"]
 def of(
     status: JobStatus, scalable: bool, verdict: Verdict | None, look: Assessment, limits: AutoscaleSettings
 ) -> Sizing:
-    """The figures of a job, and the autosizer's conclusions.
+    """The metrics of a job, and the autosizer's conclusions.
 
     Args:
         scalable: whether the job's graph and grouper allow factors other than 1.

@@ -32,7 +32,7 @@ durations prove little.
 _LONG = 2.0
 _SURELY = 0.9
 """If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
-because the two figures are measured at slightly different times.
+because the two values are measured at slightly different times.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""

@@ -36,7 +36,7 @@ class FactorTarget:
     """The target for a job.
 
     Args:
-        target: the largest share of the time that functions should spend on any one bucket.
+        target: the maximum share of the time that functions should spend on any one bucket.
         lag: the seconds within which a backlog should be worked off.
         pause: how many seconds a change would pause the output.
         factors: the allowed factors and the current one, in ascending order.
@@ -58,7 +58,7 @@ class FactorNeed:
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor; infinite if the backlog doesn't
             shrink.
-        why: the figures from which ``factor`` follows, for people.
+        why: the metrics from which ``factor`` follows, for people.
         advice: what would help, if no factor helps enough.
     """
 

@@ -1,4 +1,4 @@
-"""Keeps a lane's newest report, and a few figures of its reports in the last half minute."""
+"""Keeps a lane's newest report, and a few metrics of its reports in the last half minute."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class ReportHistory:
-    """A lane's newest report, and figures of its recent reports.
+    """A lane's newest report, and metrics of its recent reports.
 
     Args:
         at: since when the report hasn't changed.
         moved: since when no record has been processed.
-        samples: the figures from the last half minute, oldest first.
+        samples: the metrics from the last half minute, oldest first.
     """
 
     report: LaneReport

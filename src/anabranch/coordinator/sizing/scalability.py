@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks after a change of the factor count. A figure needs at least ``_ENOUGH`` looks. Looks after the first
+"""How many looks after a change of the factor count. A value needs at least ``_ENOUGH`` looks. Looks after the first
 ``_MOST`` don't count, because the records may by then differ too much from those before the change.
 """
 _NEWEST = 0.3
@@ -47,7 +47,7 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """The same figures, updated with a look at a lane with the factor ``factor``, whose functions take ``hot``
+        """The same values, updated with a look at a lane with the factor ``factor``, whose functions take ``hot``
         seconds per record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
@@ -62,7 +62,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """The same figures, updated with a look at a lane in which records wait. ``times`` is the ``crowd`` of the
+        """The same values, updated with a look at a lane in which records wait. ``times`` is the ``crowd`` of the
         lane's load."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)
@@ -73,7 +73,7 @@ class Scalability:
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """The same figures without the ``seconds`` that were observed before ``then`` with factors other than the
+        """The same values without the ``seconds`` that were observed before ``then`` with factors other than the
         current one."""
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self

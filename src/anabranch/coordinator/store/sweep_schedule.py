@@ -39,7 +39,7 @@ class SweepSchedule:
     """Sweeps the store after a minute, and then once an hour, if the coordinator leads. Thread-safe.
 
     Args:
-        clock: a clock in seconds.
+        clock: returns the current time in seconds.
     """
 
     def __init__(self, store: Store, retain: Retain, clock: Callable[[], float]) -> None:

@@ -23,7 +23,7 @@ __all__ = ["MOST", "DeadLetterReader", "LetterRange", "content_of", "letter", "s
 
 MOST = 1_000
 _SHOWN_BYTES = 4_096
-"""The largest number of bytes of a key, a value or a header that are shown."""
+"""The maximum number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
 """A request stops reading after this many seconds, or after this many bytes of dead letters, counted in the form in
 which they are shown.

@@ -23,7 +23,7 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""The largest number of offsets of each partition that a request examines, and the seconds after which it stops
+"""The maximum number of offsets of each partition that a request examines, and the seconds after which it stops
 reading.
 """
 _AT_ONCE = 1_000

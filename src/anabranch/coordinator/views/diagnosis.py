@@ -15,9 +15,9 @@ from anabranch.views.live import ChangeProgress
 __all__ = ["MOST", "RULES", "findings"]
 
 MOST = 20
-"""The largest number of findings that are returned."""
+"""The maximum number of findings that are returned."""
 _SPAN = 20.0
-"""How many seconds the figures must cover for a rate to be conclusive."""
+"""How many seconds the metrics must cover for a rate to be conclusive."""
 _GROWS = 1.1
 _BEHIND_SECONDS = 30.0
 """A backlog is reported only if reading it, without any new records, would take at least this many seconds."""

@@ -1,4 +1,4 @@
-"""Keeps the figures of the jobs that a coordinator serves, recorded every ten seconds."""
+"""Keeps the metrics of the jobs that a coordinator serves, recorded every ten seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Histories"]
 
 
 class Histories:
-    """Records the figures of the served jobs, and returns them. Thread-safe."""
+    """Records the metrics of the served jobs, and returns them. Thread-safe."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry
@@ -24,13 +24,13 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current figures of each served job, unless this has already been done in the current step of
+        """Record the current metrics of each served job, unless this has already been done in the current step of
         ten seconds. Call this about once a second, or more often."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             for job in list(self._registry.jobs):
                 its = self._by_job.setdefault(job, JobHistory())
-                if slot < its.last - 1:  # the clock was set back, so the recorded figures would be in the future
+                if slot < its.last - 1:  # the clock was set back, so the recorded values would be in the future
                     its = self._by_job[job] = JobHistory()
                 if slot > its.last and (found := self._snapshot(job)) is not None:
                     its.look(found, self._registry.now())
@@ -38,17 +38,17 @@ class Histories:
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0
     ) -> History:
-        """The figures of a job, from the step that contains ``since`` through the step that contains ``until``.
+        """The metrics of a job, from the step that contains ``since`` through the step that contains ``until``.
 
         Args:
             series: names of ``SERIES``, separated by commas.
-            by: whether to return figures of the ``job``, of each ``stage`` or of each ``lane``.
+            by: whether to return metrics of the ``job``, of each ``stage`` or of each ``lane``.
             since: a time in seconds since 1970; 0.0 for about an hour before ``until``.
             until: a time in seconds since 1970; 0.0 for now.
 
         Raises:
             NotFoundError: there is no such job.
-            UsageError: ``series`` or ``by`` names something unknown, or figures of more than a day are requested.
+            UsageError: ``series`` or ``by`` names something unknown, or metrics of more than a day are requested.
         """
         names = [each for each in series.split(",") if each]
         unknown = next((each for each in names if each not in SERIES), None)

@@ -1,7 +1,8 @@
-"""Keeps the figures of a job and its stages for a day, and those of its lanes for an hour, in ring buffers in the
+"""Keeps the metrics of a job and its stages for a day, and those of its lanes for an hour, in ring buffers in the
 coordinator's memory.
 
-A figure takes eight bytes: a job with two stages takes 1.5 MB, and every 100 lanes of the last hour take 2 MB more.
+Each value takes eight bytes. A job with two stages needs 1.5 MB, plus 2 MB for every 100 lanes that ran in the last
+hour.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["DAY", "HOUR", "SERIES", "STEP", "JobHistory", "Ring", "known"]
 
 STEP = 10.0
-"""The seconds between two figures."""
+"""The seconds between two values."""
 SERIES = ("lag", "rows", "arriving", "busy", "working", "batchSeconds", "deadLetters")
 DAY, HOUR = 8_640, 360
-"""How many figures of a series are kept: ``DAY`` for a job and its stages, ``HOUR`` for a lane."""
+"""How many values of a series are kept: ``DAY`` for a job and its stages, ``HOUR`` for a lane."""
 _TREND = 60.0
 _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The latest figures of a series. Each figure belongs to a step (``slot``); steps are numbered since 1970."""
+    """The latest values of a series. Each value belongs to a step (``slot``); steps are numbered since 1970."""
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
         self._last = -1
 
     def put(self, slot: int, value: float) -> None:
-        """Record the figure of a step. Figures of steps before the last recorded step are ignored. The figures of
+        """Record the value of a step. Values of steps before the last recorded step are ignored. The values of
         skipped steps become unknown.
         """
         size = len(self._values)
@@ -47,7 +48,7 @@ class Ring:
         self._last = slot
 
     def get(self, first: int, after: int) -> list[float]:
-        """The figures from step ``first`` up to, but not including, step ``after``; NaN for unknown figures."""
+        """The values from step ``first`` up to, but not including, step ``after``; NaN for unknown values."""
         size = len(self._values)
         oldest = self._last - size + 1
         return [
@@ -72,7 +73,7 @@ class JobHistory:
     lanes: Rings = field(default_factory=dict)
 
     def look(self, job: RunningJob, at: float) -> None:
-        """Record the current figures, once per step. ``at`` is the current time, in seconds since 1970."""
+        """Record the current values, once per step. ``at`` is the current time, in seconds since 1970."""
         slot = int(at // STEP)
         if slot <= self.last:
             return
@@ -108,7 +109,7 @@ class JobHistory:
 
 
 def known(values: Iterable[float]) -> tuple[float | None, ...]:
-    """Figures for JSON: unknown figures are None rather than NaN."""
+    """Values for JSON: unknown values are None rather than NaN."""
     return tuple(None if math.isnan(value) else value for value in values)
 
 
@@ -124,7 +125,7 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The figures of several lanes together: the maximum for durations and shares of the time, otherwise the sum."""
+    """The values of several lanes together: the maximum for durations and shares of the time, otherwise the sum."""
     lag = live_view.lag_of(reports)
     return {
         "lag": math.nan if lag is None else float(lag),

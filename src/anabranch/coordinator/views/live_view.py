@@ -1,4 +1,4 @@
-"""Makes the document with the current figures of a job, :class:`anabranch.views.live.Live`, from a snapshot of the job
+"""Makes the document with the current metrics of a job, :class:`anabranch.views.live.Live`, from a snapshot of the job
 or from the store.
 """
 
@@ -45,7 +45,7 @@ def all_heard(lanes: Iterable[Lane], reports: Mapping[str, LaneReport]) -> bool:
 
 
 def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[ContainerRecord] = ()) -> Live:
-    """The figures of a job that is served here.
+    """The metrics of a job that is served here.
 
     Args:
         at: the current time, in seconds since 1970.
@@ -129,7 +129,7 @@ def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The figures of a job that isn't served here, from the store. ``fields`` are the document's fields that don't come
+    """The metrics of a job that isn't served here, from the store. ``fields`` are the document's fields that don't come
     from ``lanes`` or ``containers``.
     """
     its = open_lanes(lanes)

@@ -37,7 +37,7 @@ class PartitionFilter:
     start: int
     """The index of the first row to return, in the order of ``sort``."""
     limit: int
-    """The largest number of rows to return."""
+    """The maximum number of rows to return."""
 
 
 def partitions(

@@ -42,7 +42,7 @@ from anabranch.views.table import Table
 __all__ = ["Reads"]
 
 _LOST_SHOWN = 5
-"""The largest number of processes that are shown although they have lost or returned their seats."""
+"""The maximum number of processes that are shown although they have lost or returned their seats."""
 _MOST_ROWS = 2_000
 _MOST_CHANGES, _EVENTS_OF_A_CHANGE = 1_000, 5
 _LAST_ID = 2**62
@@ -175,7 +175,7 @@ class Reads:
         return diagnosis.findings(status, self._registry.now(), self._registry.lease, change)
 
     def live(self, job: str) -> Live:
-        """The current figures of a job. Raises NotFoundError if the job doesn't exist."""
+        """The current metrics of a job. Raises NotFoundError if the job doesn't exist."""
         found = self.snapshot(job)
         at, clock = self._registry.now(), self._registry.clock()
         if found is not None:

@@ -24,7 +24,7 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
 
 
 def task_slots(plan: Plan, state_partitions: int) -> int:
-    """The largest number of Spark tasks that run in one container at once in real-time mode, where all Spark stages of
+    """The maximum number of Spark tasks that run in one container at once in real-time mode, where all Spark stages of
     a query run together.
     """
     slots: Counter[str] = Counter()

@@ -55,7 +55,7 @@ class Crew:
     """How a Spark task processes several buckets at the same time.
 
     Attributes:
-        threads: the largest number of buckets that are processed at the same time in threads.
+        threads: the maximum number of buckets that are processed at the same time in threads.
         awaits: whether the user's function is async and called in this process. If so, all buckets are processed in one
             event loop, not in several threads.
     """

@@ -57,7 +57,7 @@ TRIES = 3
 """How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
-"""The largest number of processes in which one Spark task isolates user code, and thus the largest number of threads
+"""The maximum number of processes in which one Spark task isolates user code, and thus the maximum number of threads
 that then work at the same time.
 """
 

@@ -299,8 +299,8 @@ class _IsolatedTurns:
 
 
 def reader(kind: DataType) -> Callable[[Any], Any] | None:
-    """A function that converts values in Spark's store to the form that processors use; None if processors use the
-    values as they are."""
+    """A function that converts values in Spark's state store to the form that processors use; None if processors use
+    the values as they are."""
     if isinstance(kind, TimestampType):
         return lambda value: value.astimezone(UTC)  # Spark returns the time in the worker's own zone
     if isinstance(kind, BinaryType):
@@ -335,7 +335,8 @@ class _Kept:
     def __init__(self, name: str, state: State, stored: Any, schemas: Schemas) -> None:
         self._state = stored
         self._schemas = schemas
-        # A value of a wrong type must be refused here: if Spark's store refused it, the message couldn't be rejected.
+        # A value of a wrong type must be refused here: if Spark's state store refused it, the message couldn't be
+        # rejected.
         kind = schemas.values.fields[0].dataType if schemas.single else schemas.values
         self.plain = state_values.converter(f"state {name!r}", state.type, kind)
         self._readers = [(field.name, reader(field.dataType)) for field in schemas.values]

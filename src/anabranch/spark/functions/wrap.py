@@ -45,7 +45,7 @@ class CallSettings:
     Attributes:
         on_error: returns the object that receives the messages for which a function fails. If ``on_error`` is None,
             such a message fails the lane.
-        threads: the largest number of buckets that one Spark task processes at the same time. For an async function,
+        threads: the maximum number of buckets that one Spark task processes at the same time. For an async function,
             this limit applies only if the function is isolated (called in other processes).
         busy: called at the end of each successful Spark task, with the seconds that the function has worked on each
             bucket (at factor 1, on each task).

@@ -1,5 +1,5 @@
 """Stops a session without PySpark's delay of up to a second: PySpark waits for its accumulator server, which checks
-only once a second whether it should end.
+only every second whether it should end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads Spark's reports on the last batches of a running query.
+"""Reads Spark's reports on the most recent batches of a running query.
 
 PySpark's own ``recentProgress`` fetches and parses all reports that Spark keeps. This module fetches a report only when
 the report is needed, unless this Spark lacks the private surface.

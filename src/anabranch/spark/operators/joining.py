@@ -20,8 +20,8 @@ name. The name must not change, because the state that lanes have stored contain
 """
 
 GRACE = 1
-"""By how many ms the watermark of Spark's join is behind the lane's watermark. (Spark's join treats a row as late even
-if the row's time is equal to the watermark.)
+"""How many ms the watermark of Spark's join is behind the lane's watermark. (Spark's join treats a row as late even if
+the row's time is equal to the watermark.)
 """
 
 _WATERMARKED = "spark.watermarkDelayMs"

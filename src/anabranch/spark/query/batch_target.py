@@ -26,7 +26,7 @@ _AWAITED = 0.5
 bench/backlog, one half costs no throughput, and a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""The largest number of buckets that counts for the size of a batch. (No container works on many more at once.)"""
+"""The maximum number of buckets that counts for the size of a batch. (No container works on many more at once.)"""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def fitting(letters: Iterable[pa.RecordBatch], limit: float) -> Iterator[pa.Reco
 
 
 def sizes_of(letters: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The size of each record in bytes, including the largest number of bytes that Kafka may add for each header."""
+    """The size of each record in bytes, including the maximum number of bytes that Kafka may add for each header."""
     found = np.zeros(letters.num_rows, np.int64)
     for name in ("key", "value"):
         found += pc.fill_null(pc.binary_length(letters.column(name)), 0).to_numpy(zero_copy_only=False)

@@ -1,4 +1,4 @@
-"""Lists the batches that a running query has completed, with figures about them, from the reports that Spark keeps."""
+"""Lists the batches that a running query has completed, with their metrics, from the reports that Spark keeps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SNAPSHOT = "SnapshotLastUploaded."
 
 @dataclass(frozen=True)
 class CompletedBatch:
-    """Spark's figures about a completed batch.
+    """Spark's metrics of a completed batch.
 
     Attributes:
         rows: the number of records that the batch has read.

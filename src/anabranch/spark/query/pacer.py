@@ -34,7 +34,7 @@ class Pacer:
     """The pacer of one lane. Thread-safe.
 
     Args:
-        most: the largest number of records from one input in a batch.
+        most: the maximum number of records from one input in a batch.
         inputs: the start offsets of each input's partitions, by the name of the input (from :func:`name_of`).
     """
 
@@ -131,8 +131,8 @@ class Pacer:
 
     @property
     def _beside(self) -> float:
-        """How many seconds a batch takes in addition to its writing. Of the last few batches, the shortest time counts,
-        because the first batch of a query takes much longer. 0 until two batches have been measured.
+        """How many seconds a batch takes in addition to its writing. Of the most recent batches, the shortest time
+        counts, because the first batch of a query takes much longer. 0 until two batches have been measured.
         """
         return min(self._besides) if len(self._besides) > 1 else 0.0
 

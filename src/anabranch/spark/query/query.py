@@ -49,7 +49,7 @@ _BATCH_MS = 300_000
 """The length of a batch in real-time mode if ``[job] interval`` is 0. At the end of each batch, records wait for 0.3 to
 1 s. This happens only once in five minutes, which doesn't affect the 99th percentile of latency."""
 _TICK_MS = 1000
-"""By how many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
+"""How many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
 
 
 def real_time_seconds(settings: Settings) -> float:

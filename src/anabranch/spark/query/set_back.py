@@ -7,7 +7,7 @@ from anabranch import logs
 __all__ = ["SetBack"]
 
 _IN_STEP = 1_000
-"""By how many ms a lane's time may be ahead of the machine's clock without a warning."""
+"""How many ms a lane's time may be ahead of the machine's clock without a warning."""
 
 log = logs.get_logger()
 

@@ -105,7 +105,7 @@ def writing(
 
     Args:
         rows: the encoded rows; the column ``output`` has the number of each row's output.
-        output: makes the writer of each Spark task.
+        output: creates the writer of each Spark task.
         targets: the stream to which each output writes, by the output's number.
         batch: the batch's number.
         refusals: the rules by which outputs reject rows, by the output's number. An output without a rule takes all

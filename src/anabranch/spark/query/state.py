@@ -36,7 +36,7 @@ class StateSize:
 def own(lane: Lane, frame: DataFrame, keys: int) -> Column:
     """A condition that is true for rows of state that belong to the lane's tasks.
 
-    In Spark's store, the key of a row begins with the task's number and the columns of the stage key.
+    In Spark's state store, the key of a row begins with the task's number and the columns of the stage key.
 
     Args:
         frame: the rows of state, from :func:`state_rows.read`.

@@ -87,8 +87,8 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Inside ``with``, hold the lock file ``path`` exclusively, after waiting for its holders. The operating system
-    releases a dead process's lock."""
+    """Hold an exclusive lock on the file ``path`` inside ``with``. Waits until all other holders have released it. The
+    operating system releases the lock of a process that dies."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -96,8 +96,8 @@ def exclusive(path: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str) -> Iterator[None]:
-    """Inside ``with``, hold the lock file ``path``, perhaps together with other processes, after waiting for an
-    exclusive holder."""
+    """Hold a shared lock on the file ``path`` inside ``with``; other processes can hold one at the same time. Waits
+    until no process holds an exclusive lock on the file."""
     with _opened(path) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
@@ -105,8 +105,8 @@ def shared(path: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Try for ``seconds`` to lock the file ``path`` exclusively. Yields whether this succeeded; if so, the lock is held
-    inside ``with``.
+    """Try for ``seconds`` to get an exclusive lock on the file ``path``. Yields whether this succeeded; if so, the lock
+    is held inside ``with``.
     """
     until = time.monotonic() + seconds
     with _opened(path) as descriptor:

@@ -1,5 +1,5 @@
-"""Where the jars of Spark's Kafka connector come from: a folder, the cache of ``anabranch jars fetch``, or Maven.
-Also finds the broker's jars in that cache."""
+"""Finds the jars of Spark's Kafka connector: in a configured folder, in the cache of ``anabranch jars fetch``, or
+through Maven. Also finds the broker's jars in that cache."""
 
 from __future__ import annotations
 

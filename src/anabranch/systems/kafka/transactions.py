@@ -201,8 +201,8 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Ensure that the written records never become visible. Does nothing if the transaction has ended. After a
-        failed :meth:`commit`, whether the batch is visible may be unknown until the batch is opened again."""
+        """Abort the transaction, so that its records never become visible. Do nothing if it has already ended. After a
+        failed :meth:`commit`, it may be unknown whether the batch is visible; to find out, open the batch again."""
         if self._holder is None:
             return
         try:

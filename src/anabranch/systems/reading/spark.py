@@ -90,7 +90,7 @@ def options(reading: Reading) -> dict[str, str]:
     - ``partitions``: a JSON list of partition numbers.
     - ``starting``: JSON with the start offset of each partition.
     - ``until``: JSON with the offset before which reading stops, for some partitions.
-    - ``max_rows``: the largest number of records in a batch while the query has no read limit.
+    - ``max_rows``: the maximum number of records in a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
     - ``loss``: ``fail`` to fail if records are gone, ``skip`` to skip them.
