@@ -133,8 +133,8 @@ def _write_past_the_buffer(line: str) -> None:
 
 
 def _forget_what_is_buffered() -> None:
-    """Make stderr drop a line that couldn't be written. Otherwise, Python would try to write it again when the process
-    ends, and a process that has done all its work would exit with code 120.
+    """Make stderr drop a line that couldn't be written. If stderr kept the line, Python would try to write it again
+    when the process ends, and a process that has done all its work would exit with code 120.
     """
     raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
     if raw is not None:

@@ -192,7 +192,7 @@ class Job:
         return Table(stream, key, schema, read_as)
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
-        """The first rows of a stream as dicts, for notebooks. Writes nothing.
+        """Return the first rows of a stream as dicts, for notebooks. Nothing is written.
 
         If the job reads the stream, the rows are the stream's first records, beginning with those of the first
         partition, with the columns that ``read`` declares. If the job writes the stream, they are the rows that the job

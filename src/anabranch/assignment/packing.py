@@ -119,8 +119,8 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """How much is gained if ``seat``, which has room for ``left`` tasks, takes as many tasks of a group as it can.
-        Returns three numbers, to be compared in this order; larger is better: the number of tasks that stay in this
+        """How much is gained if ``seat``, which has room for ``left`` tasks, takes as many tasks of a group as it can:
+        three numbers, to be compared in this order. Larger is better. They are the number of tasks that stay in this
         seat minus the number of tasks that other seats lose; the number of tasks that stay; minus the group's number.
         """
         held = self.held[number]

@@ -138,7 +138,7 @@ def read(tree: Tree) -> Manifest:
 
 
 def of_files(tree: Tree) -> dict[str, FileSum]:
-    """The sizes and checksums of all files of an unfinished backup. Makes the files durable."""
+    """Make all files of an unfinished backup durable, and return their sizes and checksums."""
     files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
     sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)

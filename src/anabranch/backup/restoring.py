@@ -198,8 +198,8 @@ def _check_folders(due: _Restore) -> None:
 
 
 def _streams_there(due: _Restore) -> tuple[set[str], ConflictError | None]:
-    """The backup's streams that already exist here. Also returns an error if such a stream isn't the one in the backup,
-    or lacks records that the backup has, for example because the job has read them since and they were purged.
+    """Find the backup's streams that already exist here. Also return an error if such a stream isn't the one in the
+    backup, or lacks records that the backup has, for example because the job has read them since and they were purged.
     """
     there: set[str] = set()
     wrong: ConflictError | None = None

@@ -51,8 +51,8 @@ def put_back(text: str, references: Mapping[str, str]) -> str:
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether a setting of this name may contain a secret. Also True for some settings without secrets, such as
-    ``token_file``.
+    """Whether a setting of this name may contain a secret. The result is also True for some settings without secrets,
+    such as ``token_file``.
     """
     return _SECRET.search(name) is not None
 

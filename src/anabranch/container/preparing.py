@@ -64,8 +64,8 @@ class Preparations(Generic[T]):
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:
-        """Whether a lane's outputs were taken over under its current epoch. Waits for the preparation to end; False if
-        no preparation was started."""
+        """Wait for the preparation to end, and return whether a lane's outputs were taken over under its current epoch.
+        Return False at once if no preparation was started."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False
@@ -73,8 +73,7 @@ class Preparations(Generic[T]):
         return preparation.taken
 
     def foreseen(self, lane: Lane) -> T | None:
-        """The analyzed query of a lane under its current epoch; None if it isn't ready, or couldn't be prepared.
-        Doesn't wait."""
+        """The analyzed query of a lane under its current epoch; None if it isn't ready yet, or couldn't be prepared."""
         preparation = self._begun.get((lane.id, lane.epoch))
         return None if preparation is None else preparation.foreseen
 

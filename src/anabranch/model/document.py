@@ -17,8 +17,8 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""Decoders are made under this lock, or when their module is imported. Otherwise, when a type is first used, another
-thread could see msgspec's information about the type half-finished, which would crash the process.
+"""Decoders are made under this lock, or when their module is imported. Without the lock, another thread could see
+msgspec's information about a type half-finished when the type is first used, which would crash the process.
 """
 
 

@@ -214,8 +214,8 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Whether no thread of this process is still writing a batch in this folder for a query that has ended. Waits up to
-    ``within`` seconds for such a thread, because Spark doesn't wait for it.
+    """Return whether no thread of this process is still writing a batch in this folder for a query that has ended. Wait
+    up to ``within`` seconds for such a thread, because Spark doesn't wait for it.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():

@@ -1,5 +1,5 @@
-"""Limits how slowly clients may send requests, and how many refused requests they may send per minute. Otherwise,
-clients could tie up connections or memory. The maximum size of a request is declared with its operation.
+"""Limits how slowly clients may send requests, and how many refused requests they may send per minute. Without these
+limits, clients could tie up connections or memory. The maximum size of a request is declared with its operation.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Leader(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether the coordinator leads now. Returns at once."""
+        """Whether the coordinator leads now. Known at once."""
         ...
 
     def check(self) -> None:

@@ -27,7 +27,8 @@ class LongBatches:
         return progress.seconds >= (seconds if number == progress.number else _FIRST)
 
     def take(self, report: LaneReport) -> str:
-        """The text of the event that is due for a lane's batch; empty if none is due. Returns each event only once."""
+        """Return the text of the event that is due for a lane's batch; empty if none is due. Each event is returned
+        only once."""
         progress = report.progress.batch_progress
         if progress is None or not self.is_due(report):
             return ""

@@ -68,7 +68,7 @@ def end(spark: SparkSession) -> None:
 
 
 def is_gone(spark: SparkSession, within: float = 0.0) -> bool:
-    """Whether a session's Java process has ended. Waits up to ``within`` seconds for its end, but not with
+    """Return whether a session's Java process has ended. Wait up to ``within`` seconds for its end, except with
     spark-submit.
     """
     process = _process(spark)

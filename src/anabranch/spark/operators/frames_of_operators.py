@@ -120,8 +120,8 @@ class Context:
 
 
 def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFrame:
-    """The DataFrame after an operator. Doesn't catch Spark's AnalysisExceptions, which
-    :mod:`anabranch.spark.query.resolution` explains.
+    """Apply an operator, and return the resulting DataFrame. Spark's AnalysisExceptions aren't caught here;
+    :mod:`anabranch.spark.query.resolution` explains them.
     """
     frame = inputs[0]
     args = node.args

@@ -95,7 +95,8 @@ class Log:
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where a stream's partitions begin (default: all partitions). Raises what :func:`start.read` raises."""
+        """Where the given partitions of a stream begin (by default, all partitions). Raises what :func:`start.read`
+        raises."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 

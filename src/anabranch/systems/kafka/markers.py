@@ -155,8 +155,8 @@ class Markers:
         self._relogin = Relogin(settings, self._consumer, properties)
 
     def read(self, slots: Iterable[int], timeout: float = _PATIENCE) -> dict[int, Marker | None]:
-        """The committed marker of each slot; None for a slot without a marker. Waits for pending transactions that
-        contain a marker.
+        """Return the committed marker of each slot; None for a slot without a marker. Wait for pending transactions
+        that contain a marker.
 
         Raises:
             OutOfTimeError: there was no answer within ``timeout`` seconds.
@@ -216,8 +216,8 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of ``slots`` has committed; -1 if none. Doesn't wait for commits that are under way.
-    Raises AnabranchError if the brokers don't answer, or they refuse the request.
+    """Return the last batch that any of ``slots`` has committed; -1 if none. Don't wait for commits that are under way.
+    Raise AnabranchError if the brokers don't answer, or they refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # must live until the answer is there

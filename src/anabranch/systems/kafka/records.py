@@ -87,7 +87,7 @@ class Reader:
         self._consumer.close()
 
     def _delivered(self, most: int) -> list[Message]:
-        """The available messages, at most ``most``: records and errors. Waits a short time for the first message."""
+        """Return the available messages (records and errors), at most ``most``. Wait a short time for the first one."""
         first = self._consumer.poll(_STEP_SECONDS)
         if first is None:
             return []

@@ -144,8 +144,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def _soon(self, stream: str) -> TopicDescription:
-        """The topic of a stream that has just been created. Waits for it, because the broker that is asked may not know
-        it yet."""
+        """Wait for the topic of a stream that has just been created, and return it. (The broker that is asked may not
+        know it yet.)"""
 
         def late() -> AnabranchError:
             return NotFoundError(
@@ -188,8 +188,8 @@ class Topics:
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition in ``partitions`` (default: all); with ``UNCOMMITTED``, the high
-        watermark.
+        """The last stable offset of each partition in ``partitions`` (by default, all of them); with ``UNCOMMITTED``,
+        the high watermark.
         """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 

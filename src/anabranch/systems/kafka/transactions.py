@@ -246,7 +246,7 @@ class SlotTransaction:
             raise self._meaning(error, f"writing to topic {holder.lost[0].topic}") from KafkaException(error)
 
     def _meaning(self, error: KafkaError, doing: str) -> AnabranchError:
-        """The error to raise for a Kafka error. Also ends the transaction."""
+        """End the transaction, and return the error to raise for a Kafka error."""
         holder = self._holder
         late = holder is not None and holder.elapsed > self._timeout
         if holder is not None and any(lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE for lost in holder.lost):
