@@ -8,7 +8,7 @@ __all__ = ["boottime"]
 
 
 def boottime() -> float:
-    """The time in seconds on a clock that keeps running while the machine sleeps. If the operating system has no such
-    clock, the time on its monotonic clock.
+    """The time in seconds on a clock that keeps running while the machine sleeps or, if the operating system has no
+    such clock, on its monotonic clock.
     """
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

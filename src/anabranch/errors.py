@@ -150,7 +150,7 @@ class TooLongError(AnabranchError):
 
 class ClockError(AnabranchError):
     """A machine's clock was set back, so the records of a planned batch would fall into windows of processing time that
-    are closed already. The lane restarts by itself, and gives the batch a later time."""
+    are closed already. The lane restarts on its own, and gives the batch a later time."""
 
 
 class OutOfTimeError(AnabranchError):

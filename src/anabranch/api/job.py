@@ -197,7 +197,7 @@ class Job:
         If the job reads the stream, the rows are the stream's first records, beginning with those of the first
         partition, with the columns that ``read`` declares. If the job writes the stream, they are the rows that the job
         would write, computed from the records that its inputs contain now. Records that cannot be processed are handled
-        as in :meth:`to_dataframe`. Uses this process's Spark session, or starts one.
+        as in :meth:`to_dataframe`. The call uses this process's Spark session, or starts one.
 
         Args:
             stream: a stream that the job reads or writes.

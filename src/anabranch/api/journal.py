@@ -1,4 +1,4 @@
-"""Records how one call of ``on_message`` or ``on_timer`` changes state and timers, so these changes can be undone."""
+"""Records how one call to ``on_message`` or ``on_timer`` changes state and timers, so these changes can be undone."""
 
 from __future__ import annotations
 

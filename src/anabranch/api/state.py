@@ -2,7 +2,7 @@
 
 A processor works in turns, each on one key. Until a turn ends, the turn's changes and the values that it has read
 (except by :meth:`MapState.items`) are buffered here. So Spark's state store is read only once for a value that many
-messages of a turn use, and the changes of a failed message can be undone.
+messages of a turn use, and the changes that a failed message made can be undone.
 """
 
 from __future__ import annotations

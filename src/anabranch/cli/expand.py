@@ -19,7 +19,8 @@ def expand(
 ) -> None:
     """Adapt a running job to partitions that were added to its inputs, and wait until that is done.
 
-    Ctrl-C stops only the waiting. The coordinator also looks for new partitions by itself, every [job] expansion_check.
+    Ctrl-C stops only the waiting. The coordinator also looks for new partitions on its own, every [job]
+    expansion_check.
     """
     with connect.client(configuration.load(chosen.config).coordinator, job) as client:
         told = client.expand(job, wished(now=chosen.now))

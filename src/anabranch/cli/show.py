@@ -124,7 +124,7 @@ def changes(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """The last changes of a job, with predictions and measurements."""
+    """The last changes to a job, with predictions and measurements."""
     found = _read(config, job, lambda asked: asked.changes(job, limit))
     if json:
         typer.echo(msgspec.json.encode([each.to_builtins() for each in found]).decode())

@@ -65,7 +65,7 @@ def expand(
     partitions: Annotated[int, typer.Option(help="The new partition count: a multiple of the current one.", min=1)],
     config: Config = None,
 ) -> None:
-    """Add partitions to a stream, permanently. Jobs that read it adapt by themselves."""
+    """Add partitions to a stream, permanently. Jobs that read it adapt on their own."""
     _system(name, config).expand(name, partitions)
     typer.echo(f"{name}: {output.count(partitions, 'partition')}", err=True)
 

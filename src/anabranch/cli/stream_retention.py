@@ -22,7 +22,7 @@ def parsed(age: str | None, size: str | None) -> Retention | None:
 
 
 def text(kept: Retention | None) -> str:
-    """The retention as text for people."""
+    """The retention as human-readable text."""
     if kept is None:
         return "what its system decides"
     limits = []

@@ -46,7 +46,7 @@ class Remedy(enum.Enum):
     """What may help a failed lane."""
 
     NONE = "none"
-    """Another attempt would fail in the same way: lanes, streams, settings and files don't change by themselves."""
+    """Another attempt would fail in the same way: lanes, streams, settings and files don't change on their own."""
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"

@@ -135,7 +135,7 @@ class Coordinator(Operations):
             self.registry.unsure, self.registry.unread.jobs = False, {}
             self.registry.announce()
 
-    # Requests of users
+    # Requests from users
 
     def wait_until(self, job: str, states: Collection[str], timeout: float | None = None) -> JobStatus:
         """Wait until a job is in one of the states, and return its status.
@@ -279,7 +279,7 @@ class Coordinator(Operations):
         """See :func:`anabranch.coordinator.commands.autoscale.explain`."""
         return autoscale.explain(self._context, job)
 
-    # Requests of containers
+    # Requests from containers
 
     def register(self, registration: Registration) -> RegistrationResponse:
         """See :meth:`Membership.register`."""
@@ -350,7 +350,7 @@ class Coordinator(Operations):
         """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
         self._store.note([job_events.of_lane(lane, self.registry.now(), "can't be fenced yet", why, kind="fence")])
 
-    # Requests of a launcher
+    # Requests from a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
         """What each served job needs from a launcher. The ended jobs among ``jobs`` are included: they need nothing."""
@@ -366,7 +366,7 @@ class Coordinator(Operations):
             if job in self.registry.jobs:
                 self.registry.jobs[job].seats.launching = launching
 
-    # Requests of containers in other processes
+    # Requests from containers in other processes
 
     def running(self, job: str) -> RunningDeployment:
         """See :meth:`Membership.running`."""

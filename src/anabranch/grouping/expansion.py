@@ -44,7 +44,7 @@ def base_partitions(stage: StageModel) -> dict[str, int]:
 
 
 def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: int, containers: int) -> StageModel:
-    """The stage as it is after a change of its inputs, its factor or the number of containers.
+    """The stage as it is after a change to its inputs, its factor or the number of containers.
 
     In a stateful stage, each partition goes to the task that has the state of the partition's keys, according to
     ``stage.base``. A stateless stage is grouped like a new stage, but with ``cogroup``, it keeps its number of tasks

@@ -310,8 +310,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Within ``with``, this process alone has the lock of the file ``path``. If the process is killed, the operating
-    system releases the lock.
+    """Hold an exclusive lock on the file ``path`` inside ``with``. If the process is killed, the operating system
+    releases the lock.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -58,7 +58,7 @@ class Comparison:
 
     Attributes:
         reasons: why the new version can't follow without a drain; empty if it can.
-        notes: messages for the user about changes of the job's inputs, outputs and state.
+        notes: messages for the user about changes to the job's inputs, outputs and state.
         dropped: the operators of the running version whose state is dropped.
     """
 

@@ -53,7 +53,7 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
 
 
 class ChangeResult(Document, frozen=True, kw_only=True):
-    """The fields of the result of every change of a running job."""
+    """The fields of the result of every change to a running job."""
 
     closing: tuple[Lane, ...] = ()
     """The lanes that are closed; empty if the job is already as requested."""

@@ -171,8 +171,8 @@ class FactorForecast(Document, frozen=True, kw_only=True):
     with them. Unless more records wait than usual, only the time of functions counts.
     """
     catch_up: float | None
-    """The seconds until all backlogs would be worked off, including the pause for the change of the factor; None if a
-    backlog would never be worked off.
+    """The seconds until all backlogs would be worked off, including the pause for the factor change; None if a backlog
+    would never be worked off.
     """
 
 

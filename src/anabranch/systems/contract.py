@@ -198,8 +198,8 @@ class System(Protocol):
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The end offset of each partition in ``partitions`` (default: all): one past the last record that a reader may
-        see.
+        """The end offset of each partition in ``partitions`` (by default, all of them): one past the last record that a
+        reader may see.
 
         Offsets may have gaps (in Kafka, transactions take up offsets): don't count records by subtracting offsets.
         """

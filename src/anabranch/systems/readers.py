@@ -11,7 +11,7 @@ __all__ = ["Reader", "ReaderLag", "Readers"]
 
 
 class Reader(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job still has to read of one stream.
+    """What a job still has to read from one stream.
 
     Attributes:
         revision: an id that changes when a position may have been lowered, but not when one is raised.

@@ -64,7 +64,7 @@ class IcebergOptions(options.Options):
     Attributes:
         table: the table's name with its namespace.
         catalog: pyiceberg's properties of the catalog. The property ``name`` is the catalog's name in pyiceberg's
-            configuration (default: ``default``).
+            configuration, ``default`` by default.
         target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 
@@ -158,7 +158,7 @@ class _Rows(Rows):
 
 
 class IcebergTable:
-    """An Iceberg table of a catalog.
+    """An Iceberg table in a catalog.
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
     was read, and sets the marker at the same time. So a commit fails if such a fence came after the table was read.

@@ -55,7 +55,7 @@ _SHOWN = 60
 @dataclass(frozen=True)
 class Column:
     """A column of an existing table. ``needed`` is true if the job must write the column: it can't be null, and the
-    database doesn't fill it by itself.
+    database doesn't fill it on its own.
     """
 
     type: str
@@ -79,7 +79,7 @@ def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Col
 
 def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
     """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. If PostgreSQL
-    converts the value by itself, there is no explicit cast, because a cast would shorten texts that are too long.
+    converts the value on its own, there is no explicit cast, because a cast would shorten texts that are too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 

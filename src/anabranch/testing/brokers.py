@@ -102,7 +102,7 @@ def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
 
 @contextmanager
 def names_back(names: Names) -> Iterator[None]:
-    """A context manager that translates errors of its block: the test's own names replace the names on the broker."""
+    """A context manager that translates errors from its block: the test's own names replace the names on the broker."""
     try:
         yield
     except AnabranchError as error:

@@ -132,7 +132,7 @@ class Kill:
 
 
 def _wait_for_end(query: StreamingQuery) -> None:
-    """Wait until a query ends by itself after its batch has failed. If the query were stopped instead, Spark would
+    """Wait until a query ends on its own after its batch has failed. If the query were stopped instead, Spark would
     spend time on the error's long text.
     """
     while query.isActive:

@@ -108,7 +108,7 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to this process only. The processes that it has started must end by themselves."""
+        """Send SIGKILL to this process only. The processes that it has started must end on their own."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 

@@ -14,7 +14,7 @@ Outcome = Literal["open", "done", "undone", "failed"]
 
 
 class ChangeRecord(Document, frozen=True, kw_only=True):
-    """A change of a job: what was predicted, and how it ended. ``began`` and ``ended`` are seconds since 1970."""
+    """A change to a job: what was predicted, and how it ended. ``began`` and ``ended`` are seconds since 1970."""
 
     id: int
     """The id of the change's event."""

@@ -49,8 +49,8 @@ def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) ->
 
 @dataclass(frozen=True)
 class Drain:
-    """Drains one lane: a call of this object plans batches in the lane's folder. Call it only if no query of the lane
-    is running, or if the running query is held.
+    """Drains one lane: calling this object plans batches in the lane's folder. Call it only if no query of the lane is
+    running, or if the running query is held.
 
     Args:
         clock: the file with the lane's event time.

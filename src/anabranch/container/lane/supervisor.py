@@ -162,7 +162,7 @@ class LaneSupervisor:
         for its surroundings: in this case, it continues at the next start of the job.
 
         Args:
-            at_once: whether to end the lane immediately, and not at a batch boundary.
+            at_once: whether to end the lane immediately instead of at a batch boundary.
         """
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 

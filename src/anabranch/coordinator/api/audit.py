@@ -79,7 +79,7 @@ class AuditTrail(Protocol):
 class Audit:
     """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, it is renamed with the
     suffix ``.1``, replacing the older file of that name, and a new file is begun. Only the first 100 refused requests
-    of an address in a minute are recorded; the others are counted.
+    from an address in a minute are recorded; the others are counted.
 
     Args:
         path: the file.

@@ -32,7 +32,7 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job is being started, changed, drained or stopped, or it runs and has a failed lane; it was
-            drained or reset, or stopped while it drained; or it ends by itself when it has caught up, or runs in one
+            drained or reset, or stopped while it drained; or it ends on its own when it has caught up, or runs in one
             process with its coordinator. Also raised if the version can't continue from the current state, if the job
             isn't in the state that the request expects, or if it had changed each time a plan was ready. The message
             names the reason.

@@ -73,7 +73,7 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan a change of a job without locking the job; then lock the job, and apply the plan. If the job has changed
+    """Plan a change to a job without locking the job; then lock the job, and apply the plan. If the job has changed
     meanwhile, another plan is made, up to ``TRIES`` plans in all. Returns the result of ``apply``, to which
     :func:`response` has added what the plan was based on.
 

@@ -1,4 +1,4 @@
-"""The changes of a job, reconstructed from its events, with predictions and measurements. Pure functions.
+"""The changes to a job, reconstructed from its events, with predictions and measurements. Pure functions.
 
 The changes are known as long as the store keeps their events, no matter whether this coordinator, another one or an
 older version of anabranch stored these events.

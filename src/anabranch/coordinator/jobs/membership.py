@@ -172,7 +172,7 @@ class Membership:
     def invalid_heartbeats(self) -> int:
         """How many invalid heartbeats have arrived since this coordinator started. A heartbeat is invalid if the
         process has no seat of a served job under the heartbeat's epoch, unless it is told that its job has ended. A
-        call of :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
+        call to :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
         """
         return self._unseated_beats
 

@@ -142,7 +142,7 @@ class DeploymentTerms:
     """The conditions under which a deployment was started.
 
     Attributes:
-        until_caught_up: whether the job ends by itself once it has read all records that existed at the start.
+        until_caught_up: whether the job ends on its own once it has read all records that existed at the start.
         promises: the promise of each output, by operator.
     """
 

@@ -56,7 +56,7 @@ class Experience:
 
     Attributes:
         state_speed: the bytes of state per second that are copied and opened.
-        replaying: how long replaying changes of state takes, as a multiple of what lanes estimate.
+        replaying: how long it takes to replay changes to the state, as a multiple of what lanes estimate.
         container: the seconds from a change until a container that the change needs is ready.
         overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
         speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store

@@ -119,7 +119,7 @@ def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class _Turn:
-    """The result of one call of :meth:`ReaderPositions._turn` for one stream."""
+    """The result of one call to :meth:`ReaderPositions._turn` for one stream."""
 
     revision: str
     """The revision of the job's entry at the stream."""
@@ -269,8 +269,8 @@ def _places(systems: Systems, job: str) -> list[_Place]:
 
 @contextmanager
 def _logged(job: str, stream: str) -> Iterator[None]:
-    """Inside ``with``, an error concerns one stream, and is only logged: the stream keeps more records than necessary.
-    The next turn tries again."""
+    """An error inside ``with`` concerns only one stream, and is only logged: the stream then keeps more records than
+    necessary. The next turn tries again."""
     try:
         yield
     except (AnabranchError, OSError) as error:

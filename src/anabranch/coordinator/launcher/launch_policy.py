@@ -77,7 +77,7 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """The time since which the process has had nothing to do, and so should end by itself."""
+    """The time since which the process has had nothing to do, and so should end on its own."""
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False
@@ -168,7 +168,7 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts once it was told to end. The same is true once it should end by itself, because
+    time to start. It no longer counts once it was told to end. The same is true once it should end on its own, because
     all processes must end or the coordinator has stopped hearing from it.
 
     Args:

@@ -1,5 +1,5 @@
-"""The notes and locks of processes that serve jobs from a store in a file. For each of its jobs, such a process holds a
-lock, and leaves a note with the process's URL, so that other processes on this machine can find the process.
+"""The notes and locks held by processes that serve jobs from a store in a file. For each of its jobs, such a process
+holds a lock, and leaves a note with the process's URL, so that other processes on this machine can find the process.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ class Fencers:
         self._not_before: dict[tuple[str, int], float] = {}
 
     def hand_out(self, fence: Fence, attempt: Callable[[Fence], bool]) -> None:
-        """Have a lane fenced in a thread of its job, unless it is already being fenced, or an attempt has just failed.
+        """Have a lane fenced in the thread pool of its job, unless it is already being fenced, or an attempt has just
+        failed.
 
         Args:
             attempt: fences the lane, and returns whether this succeeded.

@@ -58,7 +58,7 @@ class FactorNeed:
         enough: whether the current factor suffices.
         now: the seconds until the backlog is worked off with the current factor; infinite if the backlog doesn't
             shrink.
-        why: the metrics from which ``factor`` follows, for people.
+        why: the metrics from which ``factor`` follows, as human-readable text.
         advice: what would help, if no factor helps enough.
     """
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks after a change of the factor count. A value needs at least ``_ENOUGH`` looks. Looks after the first
+"""How many looks count after the factor was changed. A value needs at least ``_ENOUGH`` looks. Looks after the first
 ``_MOST`` don't count, because the records may by then differ too much from those before the change.
 """
 _NEWEST = 0.3

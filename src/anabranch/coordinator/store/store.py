@@ -43,7 +43,7 @@ class Store:
 
     A store in an older format is migrated first, in one transaction; a leader with the older program loses the lead.
 
-    The attribute ``url`` is for messages and has no password. After a call of ``stand_by`` or ``claim``, this object
+    The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
     last one. Without such a call, it writes no matter who leads.
 
@@ -82,7 +82,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, call ``wake`` after each write of this object that adds events. ``wake`` must not block."""
+        """Inside ``with``, call ``wake`` after each write by this object that adds events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield

@@ -75,7 +75,7 @@ class Histories:
         return History(at=now, job=job, by=by, t0=first * step, step=step, since=begins, values=values)
 
     def lag_trend(self, job: str) -> float | None:
-        """The change of a job's lag over the last minute, in offsets per second; None if unknown."""
+        """How fast a job's lag changed over the last minute, in offsets per second; None if unknown."""
         with self._lock:
             return self._by_job[job].trend(self._registry.now()) if job in self._by_job else None
 

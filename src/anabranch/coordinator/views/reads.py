@@ -1,5 +1,5 @@
-"""Answers the requests of the dashboard and the CLI for information about jobs and the coordinator. Jobs are locked
-only while a snapshot is made.
+"""Answers requests from the dashboard and the CLI for information about jobs and the coordinator. Jobs are locked only
+while a snapshot is made.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class Reads:
         return max((each.id for each in self._store.events(job, 1)), default=0)
 
     def changes(self, job: str, limit: int = 50, before: int = 0) -> list[ChangeRecord]:
-        """The latest changes of a job, newest first. Unless ``before`` is 0, only changes before the event with this id
+        """The latest changes to a job, newest first. Unless ``before`` is 0, only changes before the event with this id
         are returned.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Plans the lanes of the next generation after a change of tasks or of their seats."""
+"""Plans the lanes of the next generation after tasks or their seats have changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, after a change of tasks or of their seats. A lane is kept if it hasn't failed, and owns
+    """The next generation, after tasks or their seats have changed. A lane is kept if it hasn't failed, and owns
     exactly what a new lane in its seat would own.
 
     For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.

@@ -39,7 +39,7 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
 """A function that is called with the index of each row before the user's function is called on this row. If the user's
-function gets all rows in one call, the index is 0. After the last call of the user's function, it is called with the
+function gets all rows in one call, the index is 0. After the last call to the user's function, it is called with the
 number of rows: what follows, such as converting the results, is not the work of a row, and has no time limit.
 """
 

@@ -45,7 +45,7 @@ class Channel:
         self.worker = worker
 
     def begin(self, count: int) -> Callable[[int], None]:
-        """For a request of ``count`` messages, a function that tells the worker on which message user code starts to
+        """For a request with ``count`` messages, a function that tells the worker on which message user code starts to
         work. Called with ``count``, it tells that user code has worked on all messages.
         """
 

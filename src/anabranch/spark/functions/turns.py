@@ -74,7 +74,7 @@ class Turns(Protocol):
         key: the columns of the timer's key.
         at: the time for which the timer was registered, in Unix ms.
         begin: called with the index of each message before the processor gets the message; for a timer, with 0. After
-            the last call of the processor, called with the number of messages; for a timer, with 1.
+            the last call to the processor, called with the number of messages; for a timer, with 1.
         fails: whether a rejection fails the lane. If so, the turn ends at the first call that raises an exception or
             returns wrong rows.
     """

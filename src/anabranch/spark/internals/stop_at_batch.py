@@ -55,7 +55,7 @@ def end(
     (but see ``another``). When this function returns, the query has ended, and ``query.exception()`` says whether the
     last batch has failed.
 
-    This function sets the query's state in Spark to "terminated", so that the query ends by itself after the running
+    This function sets the query's state in Spark to "terminated", so that the query ends on its own after the running
     batch. Spark would abandon a batch that is still being planned. So this function first waits, for up to
     :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 

@@ -123,8 +123,8 @@ def _json(node: Node, reader: DataFrameReader) -> DataFrame:
 
 
 def check_keys(node: Node, table: pa.Table) -> None:
-    """Raises GraphError if a key column of a table in JSON is null in all rows. Spark takes a column that is declared,
-    and that the file doesn't have, for a column of nulls.
+    """Raises GraphError if a key column of a table in JSON is null in all rows. Spark treats a column that is declared,
+    but missing from the file, as a column of nulls.
     """
     if node.args.get("format") != "json" or not table.num_rows:
         return

@@ -150,7 +150,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
 
     Args:
         home: the job's folder, from which Python workers can import modules.
-        output: a file for the output of the JVM and the Python workers (default: this process's stderr).
+        output: a file for the output of the JVM and the Python workers; by default, this process's stderr.
         cores: as for :func:`master_of`.
 
     Raises:

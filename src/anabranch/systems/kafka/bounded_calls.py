@@ -32,9 +32,9 @@ class BoundedCalls:
         self._longest = longest
 
     def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
-        """Make a call of ``producer``, and wait for its end, for at most ``left`` seconds and at most :attr:`seconds`.
-        If the call is given up, KafkaException is raised, and the producer is never destroyed, because destroying it
-        would mean waiting for the call.
+        """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds and at most
+        :attr:`seconds`. If the call is given up, KafkaException is raised, and the producer is never destroyed, because
+        destroying it would mean waiting for the call.
         """
         began = time.monotonic()
         try:

@@ -11,7 +11,7 @@ __all__ = ["UNUSED", "KeptClients"]
 
 UNUSED = 120.0
 """After how many seconds without use a client is discarded. The lane that used the client has probably ended, or runs
-elsewhere. Each client has threads and connections, so without this limit they would grow with each change of the job.
+elsewhere. Each client has threads and connections, so without this limit they would grow with each change to the job.
 """
 
 K = TypeVar("K", bound=Hashable)

@@ -182,7 +182,7 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset at which each partition in ``partitions`` (default: all) begins."""
+        """The offset at which each partition in ``partitions`` (by default, all of them) begins."""
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
