@@ -131,6 +131,20 @@ class Server:
             with self.admin() as connection:
                 connection.execute(f"drop tablespace {space}".encode())
 
+    @contextmanager
+    def read_only(self, url: str) -> Iterator[None]:
+        """Sessions that are opened inside ``with`` can't write to the database at ``url``, as on a standby; later ones
+        can. Sessions that are open stay as they are.
+        """
+        change = f"alter database {url.rpartition('/')[2]} set default_transaction_read_only = "
+        with self.admin() as connection:
+            connection.execute(f"{change} on".encode())
+        try:
+            yield
+        finally:
+            with self.admin() as connection:
+                connection.execute(f"{change} off".encode())
+
     def _run(self, command: list[Any]) -> None:
         done = subprocess.run(
             command, user=self._user, capture_output=True, text=True, cwd=self._data.parent, env=_environment()

@@ -127,6 +127,7 @@ _KINDS = (
         r"could not (?:receive data from|send data to) server",
         r"SSL SYSCALL error|SSL connection has been closed unexpectedly",
         r"terminating connection (?:due to (?:administrator command|unexpected postmaster exit)|because of crash)",
+        r"cannot execute .+ in a read-only transaction",
         r"too many clients already|remaining connection slots are reserved",
     ),
 )

@@ -28,9 +28,15 @@ ANSWERS_WITHIN = 630.0
 """How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if
 the server is frozen or the network loses what it sends.
 """
-_KEPT_ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 120_000}
-"""libpq's parameters (the last one in ms) with which a connection to a machine that is gone breaks off. Parameters in
-the URL take precedence.
+_DEFAULTS = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 120_000,  # ms
+    "target_session_attrs": "read-write",
+}
+"""libpq's parameters with which a connection to a machine that is gone breaks off, and with which servers that can only
+be read are passed over. Parameters in the URL take precedence.
 """
 
 T = TypeVar("T")
@@ -72,7 +78,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
         nonlocal why
         try:
             given = conninfo.conninfo_to_dict(address)
-            kept_alive: dict[str, Any] = {name: value for name, value in _KEPT_ALIVE.items() if name not in given}
+            defaults: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
             return _Connection.connect(
                 address,
                 autocommit=autocommit,
@@ -80,7 +86,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
                 application_name="anabranch",
                 options=limits,
                 client_encoding="UTF8",
-                **kept_alive,
+                **defaults,
             )
         except psycopg.OperationalError as error:
             why = _first_line(error)
@@ -119,6 +125,12 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
         )
     if state.startswith(("22", "23", "42")):
         return ConflictError(f"{where} doesn't take a row: {message}", "fix the job, or change the table")
+    if state == "25006":
+        return AnabranchError(
+            f"{where} takes no writes now: {message}",
+            "after a fail-over of PostgreSQL, the batch is written again, and nothing is lost; otherwise, let the "
+            "output's url name a server that can be written, not a standby of it",
+        )
     if not state or state.startswith(("08", "57P", "25P")):
         return AnabranchError(
             f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"

@@ -99,6 +99,8 @@ def test_partitions_without_a_leader_are_waited_for() -> None:
         ("consuming input failed: SSL SYSCALL error: EOF detected", "the database"),
         ("terminating connection due to administrator command", "the database"),
         ("FATAL:  sorry, too many clients already", "the database"),
+        ('connection to server at "10.0.0.1", port 5432 failed: session is read-only', "the database"),
+        ("cannot execute INSERT in a read-only transaction", "the database"),
     ],
 )
 def test_a_failure_of_the_surroundings_is_waited_out(text: str, name: str) -> None:

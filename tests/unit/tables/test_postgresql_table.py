@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch import crash_points
+from anabranch.container import surroundings
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError, StateError
 from anabranch.tables import session
 from anabranch.tables.postgresql import PostgresqlTable
@@ -225,6 +227,19 @@ def test_a_server_that_is_restarted_in_the_middle_of_a_batch(how: signal.Signals
         committed(made, owner(1), 1, [2, 3])
         with psycopg.connect(url) as connection:
             assert connection.execute("select id from orders order by id").fetchall() == [(1,), (2,), (3,)]
+
+
+def test_a_server_that_takes_no_writes_is_one_that_is_away(postgres_server: postgres.Server, url: str) -> None:
+    made = table(url)
+    with contextlib.ExitStack() as failing_over:
+        failing_over.enter_context(postgres_server.read_only(url))
+        with pytest.raises(AnabranchError, match="takes no writes now: cannot execute") as caught:
+            opened(f"{url}?target_session_attrs=any").fence(owner(2), new=False)
+        found = surroundings.awaited(str(caught.value))
+        assert found is not None
+        assert found.name == "the database"
+        threading.Timer(1, failing_over.close).start()
+        made.fence(owner(2), new=False)  # tries to connect until a session can write
 
 
 def written_on(writer: Any) -> None:

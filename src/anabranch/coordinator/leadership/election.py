@@ -7,10 +7,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from anabranch import logs
 from anabranch.coordinator.store import LeaderRecord, Store
 from anabranch.errors import ConflictError, NotLeadingError, StoreUnavailableError
 
 __all__ = ["Election"]
+
+log = logs.get_logger()
 
 
 class Election:
@@ -42,6 +45,7 @@ class Election:
         self._patience = lease + grace
         self._claimed = False
         self._ends = -math.inf
+        self._failed = False
         self._seen: LeaderRecord | None = None
         self._seen_at = -math.inf
 
@@ -59,15 +63,21 @@ class Election:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
         second, from the same thread.
 
-        If the store isn't available, the lease isn't renewed.
+        If the store isn't available, the lease isn't renewed, and this is logged once.
         """
         try:
             if self._claimed:
                 self._renew()
             if not self._claimed:
                 self._look()
-        except (StoreUnavailableError, ConflictError):
-            pass  # this candidate leads until its lease ends
+        except (StoreUnavailableError, ConflictError) as error:  # this candidate leads until its lease ends
+            if not self._failed:
+                log.warning("the store isn't available; the coordinator keeps trying", error=str(error))
+            self._failed = True
+        else:
+            if self._failed:
+                log.info("the store is available again")
+            self._failed = False
         return self.leads
 
     def resign(self) -> None:

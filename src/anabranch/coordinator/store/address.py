@@ -98,7 +98,10 @@ class Address:
         import sqlalchemy as sa
 
         url = self._url
-        query = {name: self._filled(value) for name, value in url.query.items()}
+        query = {
+            name: tuple(map(self._filled_text, value)) if isinstance(value, tuple) else self._filled_text(value)
+            for name, value in url.query.items()
+        }
         return sa.URL.create(
             url.drivername,
             username=self._filled(url.username),
@@ -106,7 +109,7 @@ class Address:
             host=self._filled(url.host),
             port=url.port,
             database=self._filled(url.database),
-            query={name: value for name, value in query.items() if value is not None},
+            query=query,
         )
 
     def scrubbed(self, message: str) -> str:
@@ -119,8 +122,11 @@ class Address:
             message = message.replace(value, "***")
         return message
 
-    def _filled(self, text: object) -> str | None:
-        return None if text is None else resolved(_SETTING, self._put_back(str(text)))
+    def _filled(self, text: str | None) -> str | None:
+        return None if text is None else self._filled_text(text)
+
+    def _filled_text(self, text: str) -> str:
+        return resolved(_SETTING, self._put_back(text))
 
     def _put_back(self, text: str) -> str:
         return put_back(text, self._references)

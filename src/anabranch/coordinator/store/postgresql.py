@@ -26,6 +26,11 @@ LIMITS = {
     "idle_in_transaction_session_timeout": "5s",  # how long a process that freezes during a write can block others
 }
 _CONNECTIONS = 5
+_DEFAULTS = {
+    "connect_timeout": CONNECTS_WITHIN,
+    "application_name": "anabranch",
+    "target_session_attrs": "read-write",  # of several servers, the one that isn't a standby
+}
 
 _RETRY = "try again when it answers; nothing was lost but perhaps the last write"
 _SETTING = "set [coordinator] store, as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
@@ -39,6 +44,8 @@ _REFUSED = {
 }
 _FULL = ("too many connections", "too many clients", "remaining connection slots")
 _AWAY = ("08", "53", "57P", "25P03", "25P04")  # connection, resources, shutting down or starting, too long idle
+_READ_ONLY = "25006"  # from a standby, or from a server on which writes were forbidden
+_READ_ONLY_SESSION = ("session is read-only", "server is in hot standby mode")
 _HELD_UP = ("57014", "55P03", "40001", "40P01")  # timeouts of statements and locks, deadlocks
 
 T = TypeVar("T")
@@ -74,15 +81,16 @@ class _Connection(psycopg.Connection[Any]):
 
 def engine(address: Address) -> sa.Engine:
     """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
-    a restart of PostgreSQL. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new connection.
+    a restart of PostgreSQL. If a server refuses a write because it can only be read, all connections are made anew, so
+    the store works again after a fail-over. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each
+    new connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
         arguments, given = made.dialect.create_connect_args(address.resolved())
         options = " ".join([*(f"-c {name}={limit}" for name, limit in LIMITS.items()), given.pop("options", "")])
-        defaults = {"connect_timeout": CONNECTS_WITHIN, "application_name": "anabranch"}
         try:
-            return _Connection.connect(*arguments, **{**defaults, **given}, options=options.strip())
+            return _Connection.connect(*arguments, **{**_DEFAULTS, **given}, options=options.strip())
         except psycopg.Error as error:
             raise _refused(error, address) from None  # because the error may contain the values of references
 
@@ -96,6 +104,12 @@ def engine(address: Address) -> sa.Engine:
         use_native_hstore=False,
         hide_parameters=True,
     )
+
+    @sa.event.listens_for(made, "handle_error")
+    def leave_read_only_servers(context: sa.engine.ExceptionContext) -> None:
+        if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+            context.is_disconnect = True  # so the pool makes all its connections anew
+
     return made
 
 
@@ -127,22 +141,27 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
     """The error to raise for a failed statement on the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
     message = _first_line(error.orig)
+    if state == _READ_ONLY:
+        return _read_only(where, message)
     if state.startswith(_HELD_UP):
         return StoreUnavailableError(f"the store {where} is held up: {message}", _RETRY)
     lost = error.connection_invalidated or (not state and isinstance(error.orig, psycopg.OperationalError))
     if lost or state.startswith(_AWAY):
         return StoreUnavailableError(f"the connection to the store {where} was lost: {message}", _RETRY)
-    if state == "25006":
-        return ConfigError(
-            f"the store {where} can only be read: {message}",
-            "let [coordinator] store name a server that can be written, not a standby of it",
-        )
     if state in ("42501", "3F000"):
         return ConfigError(
             f"the store {where} can't be written: {message}",
             "let this user own the database, or grant it CREATE on the schema and all rights on the tables",
         )
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")
+
+
+def _read_only(where: str, message: str) -> StoreUnavailableError:
+    return StoreUnavailableError(
+        f"the store {where} can only be read now: {message}",
+        "after a fail-over of PostgreSQL, try again when it is over; otherwise, let [coordinator] store name a server "
+        "that can be written, not a standby of it",
+    )
 
 
 def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
@@ -158,6 +177,9 @@ def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
         )
     if "invalid" in message and "option" in message:
         return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)
+    read_only = [line for line in str(error).splitlines() if any(sign in line for sign in _READ_ONLY_SESSION)]
+    if read_only:  # even if another one of several servers can't be reached
+        return _read_only(where, address.scrubbed(read_only[0]))
     if any(sign in message for sign in _FULL):
         return StoreUnavailableError(
             f"the store {where} takes no more connections: {message}",

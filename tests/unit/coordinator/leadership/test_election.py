@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.store import LeaderRecord, Store
@@ -234,12 +235,25 @@ def test_a_database_that_is_away_is_a_beat_that_was_missed(url: str, postgres_se
     clock = Clock()
     election = Election(Store(url), A, clock, LEASE, GRACE)
     assert election.step()
-    postgres_server.stop()
-    try:
-        clock.at += LEASE / 2
+    with capture_logs() as lines:
+        postgres_server.stop()
+        try:
+            clock.at += LEASE / 2
+            assert election.step()
+            clock.at += LEASE / 2
+            assert not election.step()
+        finally:
+            postgres_server.start()
         assert election.step()
-        clock.at += LEASE / 2
+        assert election.step()
+    assert [line["log_level"] for line in lines] == ["warning", "info"]
+    assert "can't be reached" in lines[0]["error"]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_database_that_takes_no_writes_is_a_beat_that_was_missed(url: str, postgres_server: Any) -> None:
+    Store(url).close()
+    with postgres_server.read_only(url):
+        election = Election(Store(f"{url}?target_session_attrs=any"), A, Clock(), LEASE, GRACE)
         assert not election.step()
-    finally:
-        postgres_server.start()
-    assert election.step()
+    assert any([election.step(), election.step()])

@@ -22,6 +22,7 @@ from anabranch.coordinator.store import Store, address, postgresql, tables
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.container import Registration
+from tests.support import postgres
 from tests.support.postgres import PASSWORD, Server
 from tests.unit.coordinator.helpers import FIRST, SECOND
 from tests.unit.coordinator.store.helpers import event, filled, raw
@@ -90,6 +91,48 @@ def test_a_crash_in_the_middle_of_a_write_leaves_nothing_of_it(postgres_server: 
     store.put_lanes(running(lanes, lambda: None), [event("both run")])
     assert states(store) == [LaneState.RUNNING] * 2
     assert [one.what for one in store.events("delays", 9)] == ["planned", "both run"]
+
+
+def test_sessions_on_a_server_that_takes_no_writes_are_given_up(postgres_server: Server, url: str) -> None:
+    filled(Store(url)).close()
+    with postgres_server.read_only(url):
+        store = Store(f"{url}?target_session_attrs=any")
+        with pytest.raises(StoreUnavailableError, match=r"can only be read now: cannot execute") as caught:
+            store.note([event()])
+        assert "not a standby" in caught.value.cure
+        assert store.jobs() == ["delays"]  # in a new session, which can't write, either
+    with pytest.raises(StoreUnavailableError, match="can only be read now"):
+        store.note([event()])
+    store.note([event("after")])
+    assert [one.what for one in store.events("delays", 9)] == ["planned", "after"]
+
+
+def test_a_new_session_is_refused_where_it_could_not_write(postgres_server: Server, url: str) -> None:
+    filled(Store(url)).close()
+    with postgres_server.read_only(url):
+        with pytest.raises(StoreUnavailableError, match=r"can only be read now: .*read-only"):
+            Store(url)
+        assert Store.open_existing(f"{url}?target_session_attrs=any").jobs() == ["delays"]
+    assert Store(url).jobs() == ["delays"]
+
+
+def test_of_several_servers_the_one_that_takes_writes_is_found(postgres_server: Server, url: str) -> None:
+    filled(Store(url)).close()
+    login, _, name = url.rpartition("/")
+    with postgres.serving() as standby:
+        with standby.admin() as admin:
+            admin.execute(f"create database {name} owner {postgres.USER}".encode())
+        hosts = "&".join(f"host=127.0.0.1:{each.port}" for each in (standby, postgres_server))
+        with standby.read_only(url):
+            store = Store(f"{login.rpartition('@')[0]}@/{name}?{hosts}")
+            store.note([event("written")])
+            postgres_server.stop()
+            try:
+                with pytest.raises(StoreUnavailableError, match=r"can only be read now: .*read-only"):
+                    store.jobs()
+            finally:
+                postgres_server.start()
+            assert [one.what for one in store.events("delays", 9)] == ["planned", "written"]
 
 
 def test_crashes_under_load_lose_no_write_that_was_answered(postgres_server: Server, url: str) -> None:
@@ -238,7 +281,7 @@ def test_stores_that_are_made_at_once_are_made_once(url: str) -> None:
         (lambda url: url.replace("@", "@@"), ConfigError, "has an @ in its password"),
         (lambda url: url.replace("/store", "x/store"), ConfigError, "is not a database URL"),
         (lambda url: url.replace("postgresql:", "postgresql+asyncpg:"), ConfigError, r"can't live in 'postgresql\+as"),
-        (lambda url: f"{url}?options=-cdefault_transaction_read_only%3Don", ConfigError, "can only be read"),
+        (lambda url: f"{url}?options=-cdefault_transaction_read_only%3Don", StoreUnavailableError, "can only be read"),
     ],
 )
 def test_what_can_t_be_reached_says_why_and_shows_no_password(
