@@ -5,9 +5,12 @@ failed.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
+from anabranch import logs
 from anabranch.errors import ConfigError
 
 __all__ = ["alert", "of_client", "of_server", "refusal"]
@@ -17,7 +20,7 @@ _ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ER
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a coordinator.
+    """The TLS context of a coordinator. It follows its files: each handshake uses their current content.
 
     Args:
         certificate: the file with the certificate that the coordinator presents.
@@ -28,16 +31,20 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
     Raises:
         ConfigError: a file can't be read, or has the wrong content. The message names the file.
     """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    _show(context, certificate, key, "certificate", "key")
-    if client_ca is not None:
-        _trust(context, client_ca, "client_ca")
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+
+    def make() -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        _show(context, certificate, key, "certificate", "key")
+        if client_ca is not None:
+            _trust(context, client_ca, "client_ca")
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    return _Following(make, certificate, key, client_ca)
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a client.
+    """The TLS context of a client. Like that of a coordinator, it follows its files.
 
     Args:
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
@@ -48,13 +55,72 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
     Raises:
         ConfigError: as for :func:`of_server`.
     """
-    context = ssl.create_default_context()
-    if ca is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _trust(context, ca, "ca")
-    if certificate is not None:
-        _show(context, certificate, key, "client_certificate", "client_key")
-    return context
+
+    def make() -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        if ca is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            _trust(context, ca, "ca")
+        if certificate is not None:
+            _show(context, certificate, key, "client_certificate", "client_key")
+        return context
+
+    return _Following(make, ca, certificate, key)
+
+
+class _Following(ssl.SSLContext):
+    """Shakes hands with the context that ``make`` makes, and replaces this context before a handshake if one of the
+    files has changed. While the files can't be used, for example because only half of them have been replaced, the last
+    context stays in use. Settings of this object itself have no effect.
+    """
+
+    def __new__(cls, make: Callable[[], ssl.SSLContext], *files: Path | None) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, make: Callable[[], ssl.SSLContext], *files: Path | None) -> None:
+        self._make = make
+        self._files = [path for path in files if path is not None]
+        self._lock = threading.Lock()
+        self._seen = _stamps(self._files)
+        self._made = make()
+        self._logged = ""
+
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+        return self._current().wrap_socket(*args, **kwargs)
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        return self._current().wrap_bio(*args, **kwargs)
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:  # httpx calls this before each handshake
+        self._current().set_alpn_protocols(alpn_protocols)
+
+    def _current(self) -> ssl.SSLContext:
+        with self._lock:
+            found = _stamps(self._files)
+            if found != self._seen:
+                try:
+                    self._made = self._make()
+                    self._seen, self._logged = found, ""
+                except ConfigError as error:
+                    if self._logged != str(error):
+                        logs.get_logger().warning(
+                            "changed certificates can't be used; the former ones stay in use", error=str(error)
+                        )
+                    self._logged = str(error)
+            return self._made
+
+
+def _stamps(files: Iterable[Path]) -> list[tuple[int, int, int] | None]:
+    """Values that change when the files do; None for a file that can't be examined."""
+
+    def stamp(path: Path) -> tuple[int, int, int] | None:
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    return [stamp(path) for path in files]
 
 
 def refusal(error: BaseException) -> str | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.cli import connect
 from anabranch.config import CoordinatorSettings, Settings
@@ -86,9 +87,66 @@ def test_who_asks_shows_a_certificate_where_it_is_wanted(authority: Authority, t
                 asked(server.url, ca=authority.pem, **more)
 
 
+def test_a_client_shows_its_renewed_certificate(authority: Authority) -> None:
+    trust = tls.of_client(authority.pem, *authority.signed("container", days=-1))
+    with (
+        serving(tls.of_server(*authority.signed("coordinator"), client_ca=authority.pem)) as server,
+        Client(server.url, token="secret", trust=trust) as client,
+    ):
+        with pytest.raises(AnabranchError):
+            client.jobs()
+        authority.signed("container")
+        assert client.jobs() == []
+
+
+def test_a_coordinator_shows_its_renewed_certificate(authority: Authority) -> None:
+    with serving(tls.of_server(*authority.signed("coordinator", days=-1))) as server:
+        with pytest.raises(UsageError, match="certificate has expired"):
+            asked(server.url, ca=authority.pem)
+        authority.signed("coordinator")
+        asked(server.url, ca=authority.pem)
+
+
+def test_an_authority_that_replaces_another_is_the_only_one_that_counts(authority: Authority, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "other")
+    accepted = tmp_path / "accepted.pem"
+    accepted.write_bytes(authority.pem.read_bytes())
+    first, second = (each.signed(f"of-{n}") for n, each in enumerate((authority, other)))
+    trust = tls.of_client(accepted, *first)
+    with serving(tls.of_server(*authority.signed("coordinator"), client_ca=accepted)) as server:
+        with Client(server.url, token="secret", trust=trust) as client:
+            assert client.jobs() == []
+        accepted.write_bytes(other.pem.read_bytes())
+        with Client(server.url, token="secret", trust=trust) as client, pytest.raises(UsageError, match="local issuer"):
+            client.jobs()
+        with pytest.raises(AnabranchError):
+            asked(server.url, ca=authority.pem, client_certificate=first[0], client_key=first[1])
+        asked(server.url, ca=authority.pem, client_certificate=second[0], client_key=second[1])
+
+
+def test_the_last_pair_stays_until_the_next_one_is_complete(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.signed("coordinator")
+    following = [path.read_bytes() for path in Authority(tmp_path, "other").signed("following")]
+    with serving(tls.of_server(certificate, key)) as server:
+        with capture_logs() as lines:
+            for content in (following[0][:100], following[0]):
+                certificate.write_bytes(content)
+                asked(server.url, ca=authority.pem)
+                asked(server.url, ca=authority.pem)
+            certificate.unlink()
+            asked(server.url, ca=authority.pem)
+        assert [line["log_level"] for line in lines] == ["warning"] * 3
+        assert "KEY_VALUES_MISMATCH" in lines[1]["error"]
+        certificate.write_bytes(following[0])
+        key.write_bytes(following[1])
+        with pytest.raises(UsageError, match="local issuer"):
+            asked(server.url, ca=authority.pem)
+        asked(server.url, ca=tmp_path / "other.pem")
+
+
 def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
     with serving(tls.of_server(*authority.signed("coordinator"))) as server:
-        old = tls.of_client(authority.pem)
+        old = ssl.create_default_context(cafile=authority.pem)
         old.minimum_version = ssl.TLSVersion.TLSv1
         old.maximum_version = ssl.TLSVersion.TLSv1_1
         with socket.create_connection(("127.0.0.1", server.port), 60) as plain, pytest.raises(ssl.SSLError):
@@ -111,8 +169,10 @@ def shaking_hands(trust: ssl.SSLContext) -> Iterator[str]:
 
 
 def test_an_alert_that_is_not_about_a_certificate_is_told_as_it_is(authority: Authority) -> None:
-    newest, older = tls.of_server(*authority.signed("coordinator")), tls.of_client(authority.pem)
+    newest = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    newest.load_cert_chain(*authority.signed("coordinator"))
     newest.minimum_version = ssl.TLSVersion.TLSv1_3
+    older = ssl.create_default_context(cafile=authority.pem)
     older.maximum_version = ssl.TLSVersion.TLSv1_2
     with (
         shaking_hands(newest) as url,
