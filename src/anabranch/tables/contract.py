@@ -19,11 +19,14 @@ class Owner:
         job: the job's name.
         lane: the lane's id.
         epoch: the epoch under which the process runs the lane. Each epoch of a job is higher than all earlier ones.
+        committed: for :meth:`Table.commit`, an earlier batch that the table has already committed, as the process knows
+            for certain; -1 if it knows of none.
     """
 
     job: str
     lane: str
     epoch: int
+    committed: int = -1
 
     def __str__(self) -> str:
         return f"lane {self.lane} of {self.job}, epoch {self.epoch}"
@@ -150,7 +153,8 @@ class Table(Protocol):
 
         Raises:
             FencedError: the marker has a higher epoch. Nothing was changed.
-            StateError: the lane has no marker, because the table is not the one that was fenced.
+            StateError: the lane has no marker, because the table is not the one that was fenced; or the table lacks
+                batches that it has already committed, because it was set back.
         """
         ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from anabranch.errors import FencedError, NotFoundError, StateError
 from anabranch.tables.contract import Owner
 
-__all__ = ["NOTHING", "Mark", "check", "fenced", "missing"]
+__all__ = ["NOTHING", "Mark", "check", "fenced", "missing", "set_back"]
 
 NOTHING = -1
 
@@ -35,7 +35,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 
     Raises:
         FencedError: the marker has a higher epoch.
-        StateError: the marker that the owner's fence created is gone.
+        StateError: the marker that the owner's fence created is gone, or is older than ``owner.committed``.
     """
     if mark is None:
         raise _unmarked(owner, where)
@@ -44,6 +44,8 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
             f"{owner}, must not write to {where}: epoch {mark.epoch} has taken over",
             "nothing was written; this process must stop, the lane continues elsewhere",
         )
+    if mark.batch < owner.committed:
+        raise set_back(where, owner.job, owner.lane, mark.batch, owner.committed)
     return mark
 
 
@@ -70,6 +72,17 @@ def missing(where: str) -> NotFoundError:
     return NotFoundError(
         f"{where} doesn't exist",
         "restore it, because only a new job creates it; or, to start as a new job: anabranch reset JOB",
+    )
+
+
+def set_back(where: str, job: str, lane: str, now: int, before: int) -> StateError:
+    """The error if the last batch of a lane in the table ``where`` is ``now``, but used to be ``before``."""
+    return StateError(
+        f"{where} contains batches of lane {lane} up to {now}, but it used to contain them up to {before}: it was "
+        "restored from an older copy, or its database failed over to a replica that lacked the last commits",
+        f"restore its newest copy: the rows of batches {now + 1} to {before} are missing from it, and the lane won't "
+        f"write them again\n  without it those rows are lost: after `anabranch reset {job}` the job writes its outputs "
+        "once more",
     )
 
 

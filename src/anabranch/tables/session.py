@@ -23,6 +23,7 @@ LIMITS = {
     "idle_in_transaction_session_timeout": "10s",  # how long a frozen process can keep its locks
     "statement_timeout": "600s",
     "timezone": "UTC",
+    "synchronous_commit": "on",  # with "off", for a role or database, a crash loses batches that were committed
 }
 ANSWERS_WITHIN = 630.0
 """How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if

@@ -19,6 +19,9 @@ import pytest
 from anabranch import crash_points
 from anabranch.container import surroundings
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError, StateError
+from anabranch.model.lane import Lane
+from anabranch.spark.query.tables import TablePublisher
+from anabranch.systems.output import Written
 from anabranch.tables import session
 from anabranch.tables.postgresql import PostgresqlTable
 from tests.support import postgres
@@ -188,6 +191,51 @@ def test_rows_of_a_worker_that_writes_late_are_never_seen(url: str, connection: 
     made.leave(owner(2))
     left = connection.execute("select relname from pg_class where starts_with(relname, 'anabranch_')").fetchall()
     assert {name for (name,) in left} == {"anabranch_marks", "anabranch_marks_pkey"}
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_server_that_loses_batches_in_a_fail_over_takes_no_later_ones(
+    url: str, connection: psycopg.Connection[Any], attempts: int
+) -> None:
+    """A replica that lagged has neither their rows nor the marker."""
+    made = table(url)
+    lane = Lane(
+        id=LANE, job="orders", deployment=0, stage="0", group="outputs", seat="0", tasks=(), ssps=(), epoch=1
+    )  # fmt: skip
+
+    def publish(batch: int) -> None:
+        (part,) = written(made, owner(1), [batch])
+        publisher.publish(batch, [Written(stream="orders", partition=0, slot=0, rows=1, ref=part)], {})
+
+    publisher = TablePublisher(lane, 1, {"orders": made})
+    publisher.take(new=True)
+    for batch in range(3):
+        publish(batch)
+    connection.execute("delete from orders where id = 2")
+    connection.execute(f"update anabranch_marks set batch = 1 where lane = '{LANE}'".encode())
+    if attempts == 2:
+        publisher = TablePublisher(lane, 1, {"orders": opened(url)})
+        publisher.take(new=False)
+    told = (
+        f"the table orders in PostgreSQL contains batches of lane {LANE} up to 1, but it used to contain them up to 2"
+    )
+    with pytest.raises(StateError, match=told) as caught:
+        publish(3)
+    assert "the rows of batches 2 to 2 are missing from it" in caught.value.cure
+    assert "`anabranch reset orders`" in caught.value.cure
+    publish(2)  # a lane that still has to repeat the lost batch continues
+    publish(3)
+    assert connection.execute("select id from orders order by id").fetchall() == [(n,) for n in range(4)]
+
+
+def test_a_commit_is_durable_whatever_the_database_says(url: str, connection: psycopg.Connection[Any]) -> None:
+    connection.execute(
+        "alter role current_user in database {} set synchronous_commit = off".format(url.rpartition("/")[2]).encode()
+    )
+    with psycopg.connect(url) as plain:
+        assert plain.execute("show synchronous_commit").fetchone() == ("off",)
+    with session.connect("outputs.orders.url", url, "the table") as mine:
+        assert mine.execute("show synchronous_commit").fetchone() == ("on",)
 
 
 def test_a_table_that_is_created_anew_has_another_id_and_no_markers(

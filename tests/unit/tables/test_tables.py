@@ -6,6 +6,7 @@ import pickle
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -98,6 +99,9 @@ def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
     committed(new, owner(2), 0, [1, 2, 3])
     committed(new, owner(2), 1, [4, 4])
     assert ids() == [1, 2, 3, 4]
+    with pytest.raises(StateError, match="used to contain them up to 2: it was restored from an older copy"):
+        new.commit(replace(owner(2), committed=2), 3, written(new, owner(2), [5]))
+    assert (ids(), new.last("orders", LANE)) == ([1, 2, 3, 4], 1)
     new.fence(owner(3, "0-bbbbbbbb"), new=None)
     assert new.last("orders", LANE) == 1
     if settings.to != "delta":  # which can't tell

@@ -21,6 +21,7 @@ from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
+from anabranch.tables import committed, marks
 
 __all__ = ["Outputs", "gone_error"]
 
@@ -57,13 +58,15 @@ class Outputs:
             raise gone_error(gone, lane.job, self._of(gone))
         self._gone = gone
 
-    def note(self, folder: Folder, *, last: bool = False) -> None:
+    def note(self, folder: Folder, batch: int, *, last: bool = False) -> None:
         """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
-        are looked up only every few seconds; until then, their last known ends are kept. So are the ends of an output
-        that was set back, unless ``on_data_loss`` of its stream isn't "fail". If a system doesn't answer, or the file
-        can't be written, nothing is stored: the lane doesn't depend on it.
+        are looked up only every few seconds; until then, the last known ends of the streams are kept, and tables are
+        known to contain what this process has committed to them. The ends of an output that was set back are kept,
+        too, unless ``on_data_loss`` of its stream isn't "fail". If a system doesn't answer, or the file can't be
+        written, nothing is stored: the lane doesn't depend on it.
 
         Args:
+            batch: the lane's last committed batch. Later ones, which the lane may have to repeat, aren't noted.
             last: whether no other batch follows for now. If so, all outputs are looked up.
 
         Raises:
@@ -74,7 +77,7 @@ class Outputs:
         try:
             ends = {stream: self._kept(stream, self._known_ends(stream)) for stream in streams}
             known = self._noted["tables"]
-            last_batches = self._last_batches() if far else {}
+            last_batches = self._batches_up_to(batch, far)
             tables = {table: self._higher(table, known.get(table, now), now) for table, now in last_batches.items()}
         except AnabranchError as error:
             log.debug("where the outputs end isn't known", lane=self._lane.id, error=str(error))
@@ -110,12 +113,8 @@ class Outputs:
         last_batches = self._last_batches() if noted.get("tables") else {}
         for output, batch in noted.get("tables", {}).items():
             if (now := last_batches.get(output, batch)) < batch:
-                raise StateError(
-                    f"the table {output!r} contains batches of lane {self._lane.id} up to {now}, but it used to "
-                    f"contain them up to {batch}: it was restored from an older copy",
-                    f"restore its newest copy: the rows of batches {now + 1} to {batch} are missing from it, and the "
-                    "lane won't write them again",
-                )
+                raise marks.set_back(f"the table {output!r}", self._lane.job, self._lane.id, now, batch)
+            committed.note(self._lane.job, self._lane.id, output, batch)
         self._noted = {"streams": noted.get("streams", {}), "tables": noted.get("tables", {})}
 
     def _kept(self, stream: str, ends: Mapping[str, int]) -> dict[str, int]:
@@ -182,6 +181,16 @@ class Outputs:
 
     def _of(self, stream: str) -> System:
         return self._systems.named(self._lane.system(stream))
+
+    def _batches_up_to(self, batch: int, far: bool) -> dict[str, int]:
+        """The last batch, up to ``batch``, that each table contains. Without ``far``, tables aren't looked up; those to
+        which this process hasn't committed are then left out."""
+        lane = self._lane
+        tables = [output for output in lane.outputs if self._systems.is_table(output)]
+        known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in tables}
+        found = {output: last for output, last in known.items() if last > marks.NOTHING}
+        looked_up = self._last_batches() if far else {}
+        return found | {output: last for output, last in looked_up.items() if last <= batch}
 
     def _last_batches(self) -> dict[str, int]:
         tables = self._systems.tables(self._lane)

@@ -129,7 +129,7 @@ class Monitor:
             replay_seconds=round(self._replay.seconds, 2),
         )
         crash_points.reach(crash_points.COMMITTED, self._attempt.lane.id, self._seen_batch)
-        self.outputs.note(self._attempt.folder)
+        self.outputs.note(self._attempt.folder, ran.number)
 
     def _positions_after(self, batch: int) -> Offsets:
         """The positions after a committed batch, by whole SSP. They are taken from the query if possible, because

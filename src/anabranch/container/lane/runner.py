@@ -274,7 +274,7 @@ class LaneRunner:
             self._monitor.note_time(Progress() if time is None else time.progress)
         clock.forget(attempt.clock)
         self._monitor.note_batch_size(ends=True)
-        self._monitor.outputs.note(folder, last=True)
+        self._monitor.outputs.note(folder, folder.committed(), last=True)
         positions = attempt.positions()
         pending = folder.pending or not has_begun
         if query is not None and query.plan.real_time:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +21,7 @@ from anabranch.spark.functions import arrow
 from anabranch.spark.query import aborting
 from anabranch.spark.query.records import task_number
 from anabranch.systems.output import Output, Target, Written, read_written
+from anabranch.tables import committed
 from anabranch.tables.contract import Owner, Table
 
 __all__ = ["TablePublisher", "schema_of", "write"]
@@ -103,8 +104,12 @@ class TablePublisher:
         return Owner(self.lane.job, self.lane.id, self.epoch)
 
     def take(self, new: bool) -> None:
-        for table in self.tables.values():
+        for name, table in self.tables.items():
             table.fence(self.owner, new)
+            if new:
+                committed.forget(self.lane.job, self.lane.id, name)
+            else:
+                self._note(name, table.last(self.lane.job, self.lane.id))
             table.leave(self.owner)
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
@@ -113,7 +118,9 @@ class TablePublisher:
             parts = [each.ref for each in ordered if each.stream == name]
             if parts:
                 crash_points.reach(crash_points.STAGED, self.lane.id, batch)
-                table.commit(self.owner, batch, parts)
+                before = committed.before(self.lane.job, self.lane.id, name, batch)
+                table.commit(replace(self.owner, committed=before), batch, parts)
+                self._note(name, batch)
 
     def settle(self) -> None:
         """Remove this lane's temporary data from the tables. (Readers see a commit immediately, so there is nothing to
@@ -124,3 +131,6 @@ class TablePublisher:
 
     def put_aside(self, streams: Sequence[str]) -> int:
         return 0
+
+    def _note(self, output: str, batch: int) -> None:
+        committed.note(self.lane.job, self.lane.id, output, batch)

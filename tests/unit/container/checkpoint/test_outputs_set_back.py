@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
@@ -17,8 +17,11 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.output_ends import Outputs
 from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane
+from anabranch.spark.query.tables import TablePublisher
 from anabranch.systems.embedded import Log, append
+from anabranch.systems.output import Written
 from anabranch.systems.systems import Systems
+from anabranch.tables import Mark, Owner, Table, committed, marks
 from tests.unit.coordinator.helpers import FIRST, lane
 from tests.unit.systems.embedded.helpers import records
 
@@ -86,14 +89,14 @@ def entry_with_end(log: Log, end: int) -> int:
 
 
 def test_an_output_that_ends_where_it_did_is_right(log: Log, kept: Kept) -> None:
-    outputs(log).note(folder(kept))
+    outputs(log).note(folder(kept), 4)
     assert kept.noted == {"streams": {"out": {"0": 5}}, "tables": {}}
     append(log, "out", [records([b"x"] * 1)])  # others may write it, too
     outputs(log).compare(folder(kept))
 
 
 def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
-    outputs(log).note(folder(kept))
+    outputs(log).note(folder(kept), 4)
     set_back(log, entry_with_end(log, 3))
     with pytest.raises(StateError, match=r"embedded/out/0 ends at offset 3, but it used to end at 5:") as caught:
         outputs(log).compare(folder(kept))
@@ -103,7 +106,7 @@ def test_an_output_that_was_set_back_is_refused(log: Log, kept: Kept) -> None:
 
 
 def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:
-    outputs(log).note(folder(kept))
+    outputs(log).note(folder(kept), 4)
     shutil.rmtree(Path(log.root) / "out")
     with pytest.raises(StateError, match=r"the output stream 'out' .* is gone from /.*\n  restore it"):
         outputs(log).compare(folder(kept))
@@ -112,9 +115,9 @@ def test_an_output_that_is_gone_is_said_to_be(log: Log, kept: Kept) -> None:
 def test_nothing_is_noted_twice(log: Log, kept: Kept) -> None:
     mine = outputs(log)
     for _ in range(3):
-        mine.note(folder(kept))
+        mine.note(folder(kept), 4)
     append(log, "out", [records([b"x"] * 1)])
-    mine.note(folder(kept), last=True)
+    mine.note(folder(kept), 4, last=True)
     assert (kept.writes, kept.noted["streams"]) == (2, {"out": {"0": 6}})
 
 
@@ -134,17 +137,17 @@ def test_a_lane_goes_on_if_its_note_cannot_be_written_and_writes_it_later(
 ) -> None:
     mine = outputs(log)
     kept.error, kept.trouble = error, trouble
-    mine.note(folder(kept))
+    mine.note(folder(kept), 4)
     assert (kept.writes, kept.noted) == (0, {})
     kept.trouble = ""
-    mine.note(folder(kept))
+    mine.note(folder(kept), 4)
     assert kept.noted["streams"] == {"out": {"0": 5}}
 
 
 def test_a_lane_waits_for_room_for_its_note(log: Log, kept: Kept) -> None:
     kept.trouble = "[Errno 28] No space left on device"
     with pytest.raises(AnabranchError, match="No space left"):
-        outputs(log).note(folder(kept))
+        outputs(log).note(folder(kept), 4)
 
 
 @pytest.mark.parametrize(("on_data_loss", "end"), [("fail", 5), ("earliest", 3)])
@@ -152,15 +155,15 @@ def test_an_output_that_is_set_back_while_its_lane_runs_is_refused_later(
     log: Log, kept: Kept, on_data_loss: Literal["fail", "earliest"], end: int
 ) -> None:
     mine = outputs(log, on_data_loss)
-    mine.note(folder(kept))
+    mine.note(folder(kept), 4)
     set_back(log, entry_with_end(log, 3))
-    mine.note(folder(kept), last=True)
+    mine.note(folder(kept), 4, last=True)
     assert kept.noted["streams"] == {"out": {"0": end}}
     if on_data_loss == "fail":
         with pytest.raises(StateError, match="ends at offset 3, but it used to end at 5"):
             outputs(log).compare(folder(kept))
     append(log, "out", [records([b"x"] * 4)])
-    mine.note(folder(kept), last=True)
+    mine.note(folder(kept), 4, last=True)
     assert kept.noted["streams"] == {"out": {"0": 7}}
 
 
@@ -171,9 +174,111 @@ def test_a_table_that_is_set_back_while_its_lane_runs_is_refused_later(
     table = SimpleNamespace(last=lambda *_: last[0])
     monkeypatch.setattr(Systems, "tables", lambda *_: {"sums": table})
     mine = outputs(log)
-    mine.note(folder(kept))
+    mine.note(folder(kept), 4)
     last[0] = 2
-    mine.note(folder(kept), last=True)
+    mine.note(folder(kept), 4, last=True)
     assert kept.noted["tables"] == {"sums": 4}
     with pytest.raises(StateError, match=r"the table 'sums' contains batches .* up to 2, but it used to"):
         outputs(log).compare(folder(kept))
+
+
+class Sums:
+    """A table that has committed batches for the lane, and loses some of them."""
+
+    def __init__(self) -> None:
+        self.batch = -1
+
+    def last(self, *_: object) -> int:
+        return self.batch
+
+    def fence(self, *_: object) -> None:
+        pass
+
+    def leave(self, *_: object) -> None:
+        pass
+
+    def commit(self, by: Owner, batch: int, parts: object) -> None:
+        marks.check(Mark(1, self.batch), by, "the table 'sums'")
+        self.batch = batch
+
+
+SUMMING = msgspec.structs.replace(writing(), outputs={"sums": 1})
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sums]:
+    table = Sums()
+    monkeypatch.setattr(Systems, "tables", lambda *_: {"sums": table})
+    monkeypatch.setattr(Systems, "is_table", lambda *_: True)
+    yield table
+    committed.forget(SUMMING.job, SUMMING.id, "sums")
+
+
+def summing() -> Outputs:
+    """Tables are looked up only for the first note, and for the last one."""
+    return Outputs(Systems(Settings()), SUMMING, lambda: 0.0)
+
+
+def publishing(table: Sums) -> TablePublisher:
+    """As a new attempt of the lane has it."""
+    return TablePublisher(SUMMING, 1, {"sums": cast(Table, table)})
+
+
+PARTS = [Written(stream="sums", partition=0, slot=0, rows=1, ref=b"")]
+
+
+def test_each_batch_that_a_table_has_committed_is_noted_although_tables_are_looked_up_rarely(
+    sums: Sums, kept: Kept
+) -> None:
+    mine, publisher = summing(), publishing(sums)
+    publisher.take(new=True)
+    for batch in range(4):
+        publisher.publish(batch, PARTS, {})
+        mine.note(folder(kept), batch)
+    sums.batch = 2
+    with pytest.raises(StateError, match=r"contains batches of lane \S+ up to 2, but .* up to 3: .* failed over"):
+        summing().compare(folder(kept))
+
+
+def test_a_batch_that_may_be_repeated_is_not_noted(sums: Sums, kept: Kept) -> None:
+    mine, publisher = summing(), publishing(sums)
+    publisher.take(new=True)
+    publisher.publish(0, PARTS, {})
+    publisher.publish(1, PARTS, {})
+    mine.note(folder(kept), 0)
+    assert kept.noted["tables"] == {"sums": 0}
+    mine.note(folder(kept), 1, last=True)
+    assert kept.noted["tables"] == {"sums": 1}
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_table_that_has_lost_a_batch_takes_no_later_one(sums: Sums, attempts: int) -> None:
+    """In another attempt of the lane neither."""
+    publisher = publishing(sums)
+    publisher.take(new=True)
+    for batch in (0, 2):  # batch 1 had no rows
+        publisher.publish(batch, PARTS, {})
+    sums.batch = 0
+    if attempts == 2:
+        publisher = publishing(sums)
+        publisher.take(new=False)
+    with pytest.raises(StateError, match="the rows of batches 1 to 2 are missing"):
+        publisher.publish(3, PARTS, {})
+    assert sums.batch == 0
+    publisher.publish(2, PARTS, {})  # the lost batch itself, which the lane repeats
+    publisher.publish(3, PARTS, {})
+    assert sums.batch == 3
+    sums.batch = -1
+    publisher.take(new=True)  # the job was reset
+    publisher.publish(0, PARTS, {})
+
+
+def test_a_lane_that_starts_knows_from_its_note_and_its_tables_what_they_contain(sums: Sums, kept: Kept) -> None:
+    kept.noted = {"tables": {"sums": 4}}
+    sums.batch = 5
+    publisher = publishing(sums)
+    summing().compare(folder(kept))
+    publisher.take(new=False)
+    sums.batch = 4
+    with pytest.raises(StateError, match="used to contain them up to 5"):
+        publisher.publish(6, PARTS, {})

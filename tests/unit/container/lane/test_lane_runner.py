@@ -84,7 +84,7 @@ class Outputs:
     def compare(self, folder: object) -> None:
         pass
 
-    def note(self, folder: object, *, last: bool = False) -> None:
+    def note(self, folder: object, batch: int, *, last: bool = False) -> None:
         pass
 
 

@@ -1,0 +1,31 @@
+"""Remembers which batches tables have committed for the lanes of this process. If a table then lacks some of them, it
+was set back.
+"""
+
+from __future__ import annotations
+
+from anabranch.tables.marks import NOTHING
+
+__all__ = ["before", "forget", "note"]
+
+_KEPT = 2
+"""How many batches are remembered: the last one, and the one before it, because the last one may be repeated."""
+
+_batches: dict[tuple[str, str, str], tuple[int, ...]] = {}
+"""The highest committed batches by job, lane and output. Attempts of a lane share them."""
+
+
+def note(job: str, lane: str, output: str, batch: int) -> None:
+    """Remember that a table contains a batch. Does nothing if ``batch`` is -1."""
+    found = {*_batches.get((job, lane, output), ()), batch} - {NOTHING}
+    _batches[job, lane, output] = tuple(sorted(found)[-_KEPT:])
+
+
+def before(job: str, lane: str, output: str, batch: int) -> int:
+    """The last batch before ``batch`` that the table is known to contain; -1 if none is known."""
+    return max((each for each in _batches.get((job, lane, output), ()) if each < batch), default=NOTHING)
+
+
+def forget(job: str, lane: str, output: str) -> None:
+    """Forget the batches of a former lane with this id. (After a reset, lanes may get ids that were used before.)"""
+    _batches.pop((job, lane, output), None)
