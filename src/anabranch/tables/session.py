@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import conninfo
 
+from anabranch import libpq
 from anabranch.config.secrets import resolved
 from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 
 __all__ = ["ANSWERS_WITHIN", "LIMITS", "connect", "told"]
 
-_CONNECTS_WITHIN = 5
 _PATIENCE, _STEP = 60.0, 0.5
 """How many seconds anabranch tries to connect, and how many seconds it waits between two attempts."""
 LIMITS = {
@@ -30,15 +30,15 @@ ANSWERS_WITHIN = 630.0
 the server is frozen or the network loses what it sends.
 """
 _DEFAULTS = {
-    "keepalives_idle": 30,
+    "connect_timeout": 5,
+    "application_name": "anabranch",
+    "keepalives_idle": 30,  # these let a connection to a machine that is gone break off
     "keepalives_interval": 10,
     "keepalives_count": 3,
-    "tcp_user_timeout": 120_000,  # ms
-    "target_session_attrs": "read-write",
+    "tcp_user_timeout": 120_000,  # in ms
+    "target_session_attrs": "read-write",  # this passes over servers that can only be read
 }
-"""libpq's parameters with which a connection to a machine that is gone breaks off, and with which servers that can only
-be read are passed over. Parameters in the URL take precedence.
-"""
+"""libpq's parameters (times in seconds, except where another unit is given). Parameters in the URL take precedence."""
 
 T = TypeVar("T")
 
@@ -66,7 +66,6 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
         ConfigError: a reference in ``url`` can't be resolved.
     """
     address = resolved(setting, url)
-    limits = " ".join(f"-c {name}={limit}" for name, limit in LIMITS.items())
     why = ""
 
     def late() -> AnabranchError:
@@ -79,16 +78,9 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
         nonlocal why
         try:
             given = conninfo.conninfo_to_dict(address)
-            defaults: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
-            return _Connection.connect(
-                address,
-                autocommit=autocommit,
-                connect_timeout=_CONNECTS_WITHIN,
-                application_name="anabranch",
-                options=limits,
-                client_encoding="UTF8",
-                **defaults,
-            )
+            parameters: dict[str, Any] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
+            parameters["options"] = libpq.options(LIMITS, str(given.get("options", "")))
+            return _Connection.connect(autocommit=autocommit, **parameters)
         except psycopg.OperationalError as error:
             why = _first_line(error)
             if any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba")):

@@ -480,6 +480,17 @@ def test_a_server_that_freezes_holds_up_a_lane_for_a_while_only(url: str, monkey
     made.commit(owner(1), 0, parts)
 
 
+def test_a_connection_is_made_with_all_parameters_of_the_url(url: str, connection: psycopg.Connection[Any]) -> None:
+    connection.execute("create schema shop")
+    asked = url + "?application_name=shop&options=-csearch_path%3Dshop%20-clock_timeout%3D7s"
+    committed(table(asked), owner(1), 0, [1])
+    assert connection.execute("select id from shop.orders").fetchall() == [(1,)]
+    with session.connect("outputs.orders.url", asked, "the table") as mine:
+        assert mine.info.get_parameters()["application_name"] == "shop"
+        assert mine.execute("show lock_timeout").fetchone() == ("7s",)
+        assert mine.execute("show statement_timeout").fetchone() == ("10min",)
+
+
 @pytest.mark.parametrize(("given", "idle"), [("", "30"), ("?keepalives_idle=7", "7")])
 def test_a_connection_is_kept_alive_as_the_url_says(url: str, given: str, idle: str) -> None:
     with session.connect("outputs.orders.url", url + given, "the table") as mine:

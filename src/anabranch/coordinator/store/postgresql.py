@@ -9,6 +9,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
+from anabranch import libpq
 from anabranch.coordinator.store.address import Address
 from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
@@ -88,9 +89,9 @@ def engine(address: Address) -> sa.Engine:
 
     def connect() -> psycopg.Connection[Any]:
         arguments, given = made.dialect.create_connect_args(address.resolved())
-        options = " ".join([*(f"-c {name}={limit}" for name, limit in LIMITS.items()), given.pop("options", "")])
+        options = libpq.options(LIMITS, given.pop("options", ""))
         try:
-            return _Connection.connect(*arguments, **{**_DEFAULTS, **given}, options=options.strip())
+            return _Connection.connect(*arguments, **{**_DEFAULTS, **given}, options=options)
         except psycopg.Error as error:
             raise _refused(error, address) from None  # because the error may contain the values of references
 
