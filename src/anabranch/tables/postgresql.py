@@ -220,14 +220,16 @@ class PostgresqlTable:
             )
         names = wrote[0].columns
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
-        values = self._values(connection, owner, names)
+        held = self._columns(connection)
+        values = self._values(connection, owner, names, held)
         order = sql.SQL("array_position(%(attempts)s, attempt)")
         if self._given.mode == "append":
             text = "insert into {} ({}) select {} from {} where {} order by {}, n"
             whole = sql.SQL(text).format(self._at(self._table), columns, values, stage, named, order)
             connection.execute(whole, {"attempts": attempts})
             return
-        key = sql.SQL(", ").join(map(_column, self._given.key))
+        staged, table = {name: _column(name) for name in self._given.key}, self._regclass(connection, self._table)
+        key = sql.SQL(", ").join(postgresql_columns.compared(connection, table, staged, held))
         others = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in self._given.key]
         action = sql.SQL("update set {}").format(sql.SQL(", ").join(others)) if others else sql.SQL("nothing")
         # Rows are inserted in the order of the key, so that lanes with common keys can't deadlock.
@@ -242,11 +244,13 @@ class PostgresqlTable:
         )
         connection.execute(whole, {"attempts": attempts})
 
-    def _values(self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str]) -> sql.Composable:
-        """The SQL values to insert from the staging table into the columns ``names``. Raises ConflictError if the table
-        no longer accepts these values, because another program has changed the table.
+    def _values(
+        self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str], held: Mapping[str, Column]
+    ) -> sql.Composable:
+        """The SQL values to insert from the staging table into the columns ``names`` of the table, whose columns are
+        ``held``. Raises ConflictError if the table no longer accepts these values, because another program has changed
+        the table.
         """
-        held = self._columns(connection)
         stage = self._regclass(connection, self._stage(owner))
         _, _, *staged = postgresql_columns.columns_of(connection, stage).values()  # the first two aren't the job's
         wanted = {name: sql.SQL(each.type) for name, each in zip(names, staged, strict=True)}

@@ -89,6 +89,50 @@ def test_upserts_leave_the_last_row_of_each_key(url: str, connection: psycopg.Co
     assert found == [(1, "first-1"), (2, "second-2"), (3, "second-3")]
 
 
+UUID = "0190f5fa-7e35-7000-8000-000000000001"
+IGNORING_CASE = "create collation \"any case\" (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+
+
+@pytest.mark.parametrize(
+    ("held", "index", "keys", "found"),
+    [
+        ("uuid", "(key)", [UUID, UUID.upper(), "{" + UUID + "}"], {UUID: 2}),
+        ("char(6)", "(key)", ["AB", "AB ", "ab", "AB" + " " * 9], {"AB": 3, "ab": 2}),
+        ("varchar(3)", "(key)", ["AB  ", "AB ", "AB", "AB" + " " * 9], {"AB ": 3, "AB": 2}),
+        ("varchar", "(key)", ["AB ", "AB"], {"AB ": 0, "AB": 1}),
+        ("text", "(key)", ["AB", "ab"], {"AB": 0, "ab": 1}),
+        ('text collate "any case"', "(key)", ["AB", "ab"], {"AB": 1}),
+        ("text", '(key collate "any case")', ["AB", "ab"], {"AB": 1}),
+        ("text", '(key); create unique index on orders (key collate "any case", n)', ["AB", "ab"], {"AB": 0, "ab": 1}),
+    ],
+)
+def test_keys_of_one_batch_are_compared_as_the_table_does(
+    url: str, connection: psycopg.Connection[Any], held: str, index: str, keys: list[str], found: dict[str, int]
+) -> None:
+    """The first row of a key decides how the key is written."""
+    if "any case" in held + index:
+        connection.execute(IGNORING_CASE)
+    connection.execute(f"create table orders (key {held}, n bigint); create unique index on orders {index}".encode())
+    schema = pa.schema([("key", pa.string()), ("n", pa.int64())])
+    made = opened(url, mode="upsert", key=["key"])
+    made.prepare(schema, create=True)
+    made.fence(owner(1), new=True)
+    made.commit(owner(1), 0, wrote(made, schema, {"key": keys[0], "n": -1}))
+    made.commit(owner(1), 1, wrote(made, schema, *({"key": key, "n": n} for n, key in enumerate(keys))))
+    rows = connection.execute("select key::text, n from orders").fetchall()
+    assert dict(rows) == found
+
+
+def test_a_key_that_is_too_long_is_not_taken_for_another_one(url: str, connection: psycopg.Connection[Any]) -> None:
+    connection.execute("create table orders (id varchar(3) primary key, n bigint)")
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    made = opened(url, mode="upsert", key=["id"])
+    made.prepare(schema, create=True)
+    made.fence(owner(1), new=True)
+    with pytest.raises(ConflictError, match="value too long"):
+        made.commit(owner(1), 0, wrote(made, schema, {"id": "abcd", "n": 1}, {"id": "abc", "n": 2}))
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [
@@ -326,9 +370,6 @@ def test_what_is_wrong_is_told(url: str, connection: psycopg.Connection[Any], mo
     connection.execute("alter table away rename to orders")
     committed(made, owner(1), 0, [1])
     assert connection.execute("select id from orders").fetchall() == [(1,)]
-
-
-UUID = "0190f5fa-7e35-7000-8000-000000000001"
 
 
 @pytest.mark.parametrize(
