@@ -37,6 +37,7 @@ _LOG = "_delta_log"
 _UNSUPPORTED = "unsupported table features"
 _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
+_EXPIRY = "delta.setTransactionRetentionDuration"
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 """Metadata of columns whose values a writer must check or compute. The library does neither for a commit that names
 finished files.
@@ -185,13 +186,20 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if the table has a rule for its writers that a commit of finished files can't follow."""
+        """Raise ConflictError if the table has a property with which a job can't write it, or a rule for its writers
+        that a commit of finished files can't follow."""
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
         if mapping != "none":
             raise ConflictError(
                 f"{self} has the property {_MAPPING} = {mapping!r}, with which anabranch can't write it",
                 "write to a table without column mapping",
+            )
+        if _EXPIRY in properties:
+            raise ConflictError(
+                f"{self} has the property {_EXPIRY} = {properties[_EXPIRY]!r}, with which the markers of lanes expire, "
+                "and batches could be written twice",
+                f"unset it, as in: alter table T unset tblproperties ('{_EXPIRY}')",
             )
         constraint = next((name for name in properties if name.startswith(_CONSTRAINT)), None)
         if constraint is not None:
@@ -217,8 +225,10 @@ class DeltaFolder:
         between. Returns an empty string or, if a conflicting commit came first, a description of the conflict.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
-        named = [Transaction(of_epoch, mark.epoch), *([Transaction(of_batch, mark.batch)] if mark.batch >= 0 else [])]
         now, read = time.time_ns() // 1_000_000, table.version()
+        named = [Transaction(of_epoch, mark.epoch, now)]
+        if mark.batch > NOTHING:
+            named.append(Transaction(of_batch, mark.batch, now))
         added = [AddAction(ref.name, ref.bytes, {}, now, True, json.dumps({"numRecords": ref.rows})) for ref in refs]
         about = {"anabranch": f"{owner.job}/{owner.lane}/{mark.batch}"}
         try:

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -172,6 +173,28 @@ def test_marks_outlive_checkpoints_and_compaction(table: DeltaFolder, tmp_path: 
     assert table.last("orders", LANE) == 1
     committed(table, owner(1), 1, [2])
     assert ids(tmp_path) == [1, 2]
+
+
+def test_a_table_whose_markers_expire_is_refused(table: DeltaFolder, tmp_path: Path) -> None:
+    """Also if it gets the property while the job runs."""
+    parts = written(table, owner(1), [1])
+    plain = deltalake.DeltaTable(tmp_path / "table")
+    plain.alter.set_table_properties({"delta.setTransactionRetentionDuration": "interval 1 days"})
+    told = r"delta\.setTransactionRetentionDuration = 'interval 1 days', with which the markers of lanes expire"
+    for refused in (lambda: table.prepare(SCHEMA, create=False), lambda: table.commit(owner(1), 0, parts)):
+        with pytest.raises(ConflictError, match=told):
+            refused()
+    assert ids(tmp_path) == []
+
+
+def test_markers_say_when_they_were_set(table: DeltaFolder, tmp_path: Path) -> None:
+    """Without it, checkpoints of some programs leave them out."""
+    begun = time.time() * 1000
+    committed(table, owner(1), 0, [1])
+    actions = [json.loads(line) for line in entry(tmp_path).read_text().splitlines()]
+    markers = {action["txn"]["appId"]: action["txn"]["lastUpdated"] for action in actions if "txn" in action}
+    assert markers.keys() == {f"anabranch/orders/{LANE}", f"anabranch/orders/{LANE}/epoch"}
+    assert all(begun - 1 <= at <= time.time() * 1000 for at in markers.values())
 
 
 def test_small_files_of_many_tasks_become_one(table: DeltaFolder, tmp_path: Path) -> None:
