@@ -245,8 +245,9 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
             with store.read(ref.name) as source:
                 file = pq.ParquetFile(source)
                 writer = writer or FileWriter(store, file.schema_arrow, target)
-                for batch in file.iter_batches(GROUP_ROWS):
-                    writer.write(batch)
+                for group in range(file.num_row_groups):  # a batch of several groups could need much memory
+                    for batch in file.iter_batches(GROUP_ROWS, row_groups=[group]):
+                        writer.write(batch)
         assert writer is not None
         return writer.close()
     except BaseException:

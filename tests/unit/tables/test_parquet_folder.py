@@ -22,7 +22,7 @@ from anabranch.errors import (
     NotFoundError,
     StateError,
 )
-from anabranch.tables.files import FileRef, Folder, merged
+from anabranch.tables.files import FileRef, FileWriter, Folder, merged
 from anabranch.tables.parquet import ParquetFolder
 from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, written
 
@@ -302,3 +302,24 @@ def test_a_merge_writes_no_more_than_the_target() -> None:
     """Whatever a batch has, the driver's part of it is bounded."""
     refs = [FileRef(f"f{n}", 1, 600) for n in range(10)]
     assert merged(Folder(Path("/nowhere")), refs, 1000) == refs
+
+
+def test_merging_reads_no_more_at_once_than_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its 64 MB are much less in a file, if they are compressed well."""
+    schema, store, refs = pa.schema([("name", pa.string())]), Folder(tmp_path), list[FileRef]()
+    rows = pa.RecordBatch.from_arrays([pa.repeat("x" * 10_000, 1_600)], schema=schema)
+    for _ in range(2):
+        writer = FileWriter(store, schema, 1 << 20)
+        for _ in range(12):
+            writer.write(rows)
+        refs += writer.close()
+    sizes, write = list[int](), FileWriter.write
+
+    def noted(self: FileWriter, rows: pa.RecordBatch) -> None:
+        sizes.append(rows.nbytes)
+        write(self, rows)
+
+    monkeypatch.setattr(FileWriter, "write", noted)
+    (one,) = merged(store, refs, 1 << 20)
+    assert one.rows == 2 * 12 * 1_600
+    assert max(sizes) < 90 << 20
