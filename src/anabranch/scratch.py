@@ -63,8 +63,12 @@ def _prefix() -> str:
 def _made(place: Path) -> Path:
     """Create a folder, lock it, and only then give it a name that :func:`sweep` looks for."""
     made = Path(tempfile.mkdtemp(prefix="anabranch-new-", dir=place))
-    _locked(made)  # locked until the process ends
-    return made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
+    with contextlib.ExitStack() as undo:
+        undo.callback(made.rmdir)
+        undo.callback(os.close, _locked(made))  # if all goes well, it stays locked until the process ends
+        named = made.rename(made.with_name(f"{_prefix()}{made.name.removeprefix('anabranch-new-')}"))
+        undo.pop_all()
+    return named
 
 
 def _locked(folder: Path) -> int:

@@ -79,3 +79,27 @@ print(made.exists(), flush=True)
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.strip() == "True"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_finished_is_removed_and_unlocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = """
+from pathlib import Path
+from anabranch import scratch
+
+def fails(*_):
+    raise OSError("no space left")
+
+rename, Path.rename = Path.rename, fails
+before = len(list(Path("/proc/self/fd").iterdir()))
+try:
+    scratch.folder("clocks")
+except OSError:
+    Path.rename = rename
+print(len(list(Path("/proc/self/fd").iterdir())) - before, scratch.folder("clocks"))
+"""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("0 ")
+    assert list(tmp_path.iterdir()) == []

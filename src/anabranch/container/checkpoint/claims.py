@@ -83,10 +83,10 @@ def _owner(spark: SparkSession, folder: str) -> Ownership:
     of_job, jvm = folder.rsplit("/", 2)[0], checkpoint_files.process_id(spark)
     with _lock:
         if (jvm, of_job) not in _owners:
+            owner = Ownership(_HadoopFiles(spark, folder), of_job, _me(jvm), boottime, time.sleep, _has_ended)
             if not _owners:
                 threading.Thread(target=_renew, name="renews leases", daemon=True).start()
-            files = _HadoopFiles(spark, folder)
-            _owners[jvm, of_job] = Ownership(files, of_job, _me(jvm), boottime, time.sleep, _has_ended)
+            _owners[jvm, of_job] = owner
         return _owners[jvm, of_job]
 
 

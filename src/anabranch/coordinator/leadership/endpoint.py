@@ -104,29 +104,36 @@ class RunLock:
 
         Raises:
             ConflictError: another process, or another RunLock of this process, holds the lock.
-            ConfigError: the folder for the lock can't be made, or the lock's file can't be opened.
+            ConfigError: the folder for the lock can't be made, or the lock's file can't be opened or locked.
         """
         address.make_folder(self._path.parent)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                self._lock(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
         except OSError as error:
             raise ConfigError(
                 f"the lock {self._path} can't be made: {error.strerror}",
                 "let [coordinator] store be in a folder that can be written",
             ) from error
+        self._descriptor = descriptor
+        _held.add(self)
+        with suppress(OSError):  # on a full disk, for example: the process id is only for messages
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def _lock(self, descriptor: int) -> None:
         try:
             _flock(descriptor)
         except BlockingIOError as error:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            os.close(descriptor)
             process = f" (pid {holder})" if holder.isdigit() else ""
             raise ConflictError(
                 f"job {self._job} is already running here{process}", f"anabranch stop {self._job}"
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._descriptor = descriptor
-        _held.add(self)
 
     def release(self) -> None:
         """Release the lock."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address
@@ -72,7 +72,8 @@ class JobLocks:
                     self._locks.pop(job).release()
 
     def give_those(self, released: Callable[[str], bool]) -> None:
-        """Release the locks of the jobs for which ``released`` returns True."""
-        with self._guard:
+        """Release the locks of the jobs for which ``released`` returns True, even if one of their notes can't be
+        removed; the error is raised afterwards."""
+        with self._guard, ExitStack() as gives:
             for job in [job for job in self._locks if released(job)]:
-                self.give(job)
+                gives.callback(self.give, job)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -164,6 +166,46 @@ def test_one_process_at_a_time_holds_a_job(url: str) -> None:
         RunLock(url, "delays").acquire()
     with RunLock(url, "delays"):
         pass
+
+
+@contextmanager
+def no_byte_can_be_written() -> Iterator[None]:
+    """As on a full disk, files can be made, but not written."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_lock_is_held_and_released_even_if_the_process_id_cannot_be_written(url: str) -> None:
+    lock = RunLock(url, "delays")
+    with no_byte_can_be_written():
+        lock.acquire()
+    with pytest.raises(ConflictError, match=r"already running here\n"):
+        RunLock(url, "delays").acquire()
+    lock.release()
+    with RunLock(url, "delays"):
+        pass
+
+
+def test_a_file_that_cannot_be_locked_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    before = open_files()
+    with monkeypatch.context() as patched:
+        patched.setattr("fcntl.flock", fails)
+        with pytest.raises(ConfigError, match="can't be made: No locks available"):
+            RunLock(url, "delays").acquire()
+    assert open_files() == before
+    with RunLock(url, "delays"):
+        pass
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_children_don_t_hold_the_lock_of_a_process_that_gave_it_up(url: str) -> None:

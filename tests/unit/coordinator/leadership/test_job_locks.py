@@ -57,6 +57,19 @@ def test_a_lock_is_released_even_if_its_note_cannot_be_removed(url: str) -> None
         pass
 
 
+def test_locks_are_released_even_if_the_note_of_one_cannot_be_removed(url: str) -> None:
+    locks = JobLocks(url, ME)
+    for job in ("delays", "other"):
+        assert locks.take(job)
+    (endpoint.run_folder(url) / "delays.json").unlink()
+    unwritable_note(url, "delays")
+    with pytest.raises(OSError, match=r"delays\.json"):
+        locks.give_those(lambda job: True)
+    for job in ("delays", "other"):
+        with endpoint.RunLock(url, job):
+            pass
+
+
 def test_a_job_whose_note_cannot_be_written_holds_up_no_other_job(url: str, clock: Clock) -> None:
     store = Store(url)
     for job, name in (("delays", "s-0000000a"), ("other", "s-0000000b")):
