@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from time import monotonic
+from typing import Any
 
-__all__ = ["Throttled"]
+__all__ = ["LastTold", "Throttled"]
 
 
 @dataclass
@@ -28,3 +29,25 @@ class Throttled:
         elif now >= self._quiet_until:
             self._quiet_until = now + self.every
             self.tell(text)
+
+
+@dataclass
+class LastTold:
+    """Knows what was last told about each thing, so that an attempt that fails again and again is told once for each
+    reason. Thread-safe.
+    """
+
+    _texts: dict[Hashable, str] = field(default_factory=dict)
+
+    def is_new(self, text: str, about: Hashable = None) -> bool:
+        """Whether ``text`` differs from the text of the last call for the same thing."""
+        before, self._texts[about] = self._texts.get(about), text
+        return text != before
+
+    def over(self, about: Hashable = None) -> None:
+        """Forget what was told about a thing, because it is in order again: its next text is new."""
+        self._texts.pop(about, None)
+
+    def keep(self, those: Callable[[Any], bool]) -> None:
+        """Forget all things but those for which ``those`` returns True."""
+        self._texts = {about: text for about, text in list(self._texts.items()) if those(about)}

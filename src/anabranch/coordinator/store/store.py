@@ -357,8 +357,7 @@ class Store:
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
         """Delete old history: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
-        with self.writing() as connection:
-            return sweeping.sweep(connection, events, versions, unused)
+        return sweeping.sweep(self.writing, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
         """Store the code of a job, if it isn't stored yet."""

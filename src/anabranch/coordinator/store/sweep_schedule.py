@@ -11,6 +11,7 @@ from anabranch import logs
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.store import Store
 from anabranch.errors import NotLeadingError
+from anabranch.throttle import LastTold
 
 __all__ = ["Retain", "SweepSchedule"]
 
@@ -48,17 +49,15 @@ class SweepSchedule:
         self._clock = clock
         self._due = clock() + _FIRST
         self._lock = threading.Lock()
+        self._told = LastTold()
         self._unused: frozenset[str] = frozenset()
         """The code that none of the latest deployments used at the last sweep: see
         :func:`anabranch.coordinator.store.sweeping.sweep`.
         """
 
     def look(self) -> None:
-        """Sweep the store, if this is due and this coordinator may write to the store.
-
-        Raises:
-            StoreUnavailableError: the store isn't available. The next sweep is due an hour later.
-        """
+        """Sweep the store, if this is due and this coordinator may write to the store. An error is only logged: the
+        next sweep is due an hour later."""
         with self._lock:
             if self._clock() < self._due:
                 return
@@ -68,6 +67,13 @@ class SweepSchedule:
         except NotLeadingError:  # the coordinator that leads sweeps the store
             self._unused = frozenset()
             return
+        except Exception as error:
+            log.error("old events and code can't be deleted; it is tried again in an hour", error=str(error))
+            return
         self._unused = swept.unused
+        self._told.keep(swept.unread.__contains__)
+        for job, why in swept.unread.items():
+            if self._told.is_new(why, job):
+                log.error("code can't be deleted until all programs in the store can be read", job=job, error=why)
         if swept.events or swept.artifacts:
             log.info("the store was swept", events=swept.events, artifacts=len(swept.artifacts))

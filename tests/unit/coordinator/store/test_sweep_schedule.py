@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Event, Store
 from anabranch.coordinator.store.sweep_schedule import Retain, SweepSchedule
 from anabranch.coordinator.store.sweeping import SweepResult
+from anabranch.errors import StoreUnavailableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from tests.unit.coordinator import workers
@@ -108,6 +111,55 @@ def test_code_stays_as_long_as_only_it_can_close_lanes(store: Store, clock: Cloc
         clock.at += HOUR + 61
         schedule.look()
     assert there(store) == {"a", "c"}
+
+
+@pytest.mark.parametrize("program", ["{", '{"version": 9}'])
+def test_a_program_that_cannot_be_read_only_keeps_code_from_being_deleted(
+    tmp_path: Path, clock: Clock, program: str
+) -> None:
+    store = Store(f"sqlite:///{tmp_path}/c.db")
+    schedule = SweepSchedule(store, Retain(events=1, versions=1), clock)
+    for number, code in enumerate("abc", start=1):
+        deployed(store, number, code)
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        ((stored,),) = database.execute("select program from deployments where id = 3")
+        database.execute("update deployments set program = ? where id = 3", [program])
+    with capture_logs() as lines:
+        for _ in range(3):
+            clock.at += HOUR + 61
+            schedule.look()
+    assert [event.at for event in store.events(JOB, 100)] == [3.0]
+    assert there(store) == {"a", "b", "c"}
+    (line,) = (line for line in lines if line["log_level"] == "error")
+    assert line["job"] == JOB
+    assert "Program" in line["error"]
+
+    with sqlite3.connect(tmp_path / "c.db") as database:
+        database.execute("update deployments set program = ? where id = 3", [stored])
+    for _ in range(2):
+        clock.at += HOUR
+        schedule.look()
+    assert there(store) == {"c"}
+    store.close()
+
+
+def test_a_sweep_that_fails_is_tried_again_an_hour_later(
+    store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> SweepResult:
+        raise StoreUnavailableError("no answer")
+
+    coordinator = Coordinator(store, clock=clock, lease=10, grace=2, retain=Retain(events=1))
+    coordinator.start(workers.start())
+    clock.at += 61
+    with monkeypatch.context() as patched, capture_logs() as lines:
+        patched.setattr(store, "sweep", fails)
+        for _ in range(2):
+            coordinator.tick()
+    assert [line["error"] for line in lines if line["log_level"] == "error"] == ["no answer"]
+    clock.at += HOUR
+    coordinator.look()
+    assert len(store.events(JOB, 100)) == 1
 
 
 def test_two_threads_that_look_at_the_same_moment_sweep_once(
