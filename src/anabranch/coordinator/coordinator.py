@@ -326,8 +326,12 @@ class Coordinator(Operations):
         """The lanes that must be fenced now. Report each fenced lane to :meth:`fenced`. Fencing a lane twice is
         harmless.
         """
+        found: list[Fence] = []
         with self.registry.locked_as_seen() as jobs:
-            return [fence for running_job in jobs.values() for fence in fencing.due(self._store, running_job)]
+            for running_job in jobs.values():
+                with self.registry.isolated(running_job, "the job's lanes can't be fenced"):
+                    found += fencing.due(self._store, running_job)
+        return found
 
     def fenced(self, lane: Lane) -> None:
         """Record that a lane was fenced under its epoch; other processes can now run it. Does nothing if the lane has

@@ -122,27 +122,38 @@ def look(context: Context) -> None:
     with registry.locked_all() as jobs:
         now = registry.clock()
         due = [
-            (running_job, off_lock.take(registry, running_job))
+            running_job
             for running_job in jobs.values()
             if running_job.state is DeploymentState.RUNNING and now >= running_job.inputs.look_from
         ]
-    for running_job, before in due:
-        counts, why = before.running_job.inputs.counts, ""
-        try:
-            counts = context.counting(running_job.job, running_job.settings.given, *context.inputs(before.present))
-            context.locate(running_job.job, counts)
-        except AnabranchError as error:
-            why = f"how many partitions its inputs have isn't known: {error.what}"
-        seen = expand.seen(before.present.graph, before.present.model, counts)
-        with registry.locked_all() as jobs:
-            if jobs.get(running_job.job) is not running_job:
-                continue
-            running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check
-            running_job.inputs.counts = seen
-            running_job.inputs.warning = why or running_job.inputs.warning
-            snapshot = off_lock.take(registry, running_job)
-        if not why and snapshot.running_job.state is DeploymentState.RUNNING:
-            _follow(registry, running_job, snapshot, counts)
+    for running_job in due:
+        with registry.isolated(running_job, "the job's inputs can't be checked"):
+            _look_at(context, running_job)
+
+
+def _look_at(context: Context, running_job: RunningJob) -> None:
+    registry = context.registry
+    with registry.locked_all() as jobs:
+        if jobs.get(running_job.job) is not running_job:
+            return
+        running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check  # even if this fails
+        before = off_lock.take(registry, running_job)
+    counts, why = before.running_job.inputs.counts, ""
+    try:
+        counts = context.counting(running_job.job, running_job.settings.given, *context.inputs(before.present))
+        context.locate(running_job.job, counts)
+    except AnabranchError as error:
+        why = f"how many partitions its inputs have isn't known: {error.what}"
+    seen = expand.seen(before.present.graph, before.present.model, counts)
+    with registry.locked_all() as jobs:
+        if jobs.get(running_job.job) is not running_job:
+            return
+        running_job.inputs.look_from = registry.clock() + running_job.settings.expansion_check
+        running_job.inputs.counts = seen
+        running_job.inputs.warning = why or running_job.inputs.warning
+        snapshot = off_lock.take(registry, running_job)
+    if not why and snapshot.running_job.state is DeploymentState.RUNNING:
+        _follow(registry, running_job, snapshot, counts)
 
 
 def _follow(registry: JobRegistry, running_job: RunningJob, snapshot: JobSnapshot, counts: Mapping[str, int]) -> None:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from anabranch import logs
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.errors import AnabranchError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState, lowest
 from anabranch.model.ssp import SSP, wholes
@@ -24,6 +23,7 @@ from anabranch.planning import stages
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.systems.readers import Readers
 from anabranch.systems.systems import Systems
+from anabranch.throttle import LastTold
 
 __all__ = ["Positions", "ReaderPositions", "common", "still_to_read"]
 
@@ -159,6 +159,7 @@ class ReaderPositions:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _turns: dict[str, dict[tuple[str, str], _Turn]] = field(default_factory=dict)
     _passed: dict[str, Positions] = field(default_factory=dict)
+    _told: LastTold = field(default_factory=LastTold)
 
     def look(self) -> None:
         """Store positions and delete records, if a minute has passed."""
@@ -193,23 +194,25 @@ class ReaderPositions:
             seen = None if served is None else served.snapshot()
         if seen is None:
             return False
-        try:
-            systems = self.systems_of(seen)
-            purges = self._purge(job, systems)
-            places = _places(systems, job)  # the entries' revisions must be older than the positions
-            found, _ = self._unread(job)
-            if found is None:
-                return False
-            before, self._turns[job] = self._turns.get(job, {}), {}
-            for place in places:
-                key = (place.system, place.stream)
-                now = self._turns[job][key] = _Turn(place.revision, found.get(key))
-                with _logged(job, place.stream):
-                    _store(job, place, before.get(key), now)
-            return bool(places) or purges
-        except (AnabranchError, OSError) as error:
-            log.warning("what a job has read can't be stored beside its inputs", job=job, error=str(error))
+        done: list[bool] = []
+        with self._logged("what a job has read can't be stored beside its inputs", job=job):
+            done.append(self._store_all(job, seen))
+        return any(done)
+
+    def _store_all(self, job: str, seen: RunningJob) -> bool:
+        systems = self.systems_of(seen)
+        purges = self._purge(job, systems)
+        places = self._places(systems, job)  # the entries' revisions must be older than the positions
+        found, _ = self._unread(job)
+        if found is None:
             return False
+        before, self._turns[job] = self._turns.get(job, {}), {}
+        for place in places:
+            key = (place.system, place.stream)
+            now = self._turns[job][key] = _Turn(place.revision, found.get(key))
+            with self._logged("what a job has read can't be stored beside an input", job=job, stream=place.stream):
+                _store(job, place, before.get(key), now)
+        return bool(places) or purges
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set if the
@@ -232,8 +235,34 @@ class ReaderPositions:
         between = {key: positions for key, positions in (found or {}).items() if key[1] in own}
         passed, self._passed[job] = self._passed.get(job, {}), between
         for (system, stream), positions in between.items():
-            _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
+            with self._logged("records that were read can't be deleted", stream=stream):
+                _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
         return bool(between)
+
+    def _places(self, systems: Systems, job: str) -> list[_Place]:
+        found: list[_Place] = []
+        for system in systems.all:
+            readers = system.readers()
+            for stream in system.streams() if readers is not None else ():
+                assert readers is not None
+                with self._logged("whether a job is a reader of an input can't be seen", job=job, stream=stream):
+                    its = readers.of(stream, job)
+                    if its is not None:
+                        found.append(_Place(readers, system.name, stream, its.revision))
+        return found
+
+    @contextmanager
+    def _logged(self, what: str, **about: str) -> Iterator[None]:
+        """Inside ``with``, an error (of a user's system, perhaps) is only logged, if it is new: streams keep more
+        records than necessary. The next turn tries again."""
+        key = (what, *about.values())
+        try:
+            yield
+        except Exception as error:
+            if self._told.is_new(str(error), key):
+                log.warning(what, **about, error=str(error))
+        else:
+            self._told.over(key)
 
 
 def _can_return(job: RunningJob) -> bool:
@@ -243,38 +272,10 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete an intermediate stream's records before the offsets in ``before``, by partition. After a failure, which is
-    logged, the next turn tries again.
-    """
+    """Delete an intermediate stream's records before the offsets in ``before``, by partition."""
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
-    try:
-        if wanted:
-            systems.named(system).purge(stream, wanted)
-    except (AnabranchError, OSError) as error:
-        log.warning("records that were read can't be deleted", stream=stream, error=str(error))
-
-
-def _places(systems: Systems, job: str) -> list[_Place]:
-    found: list[_Place] = []
-    for system in systems.all:
-        readers = system.readers()
-        for stream in system.streams() if readers is not None else ():
-            assert readers is not None
-            with _logged(job, stream):
-                its = readers.of(stream, job)
-                if its is not None:
-                    found.append(_Place(readers, system.name, stream, its.revision))
-    return found
-
-
-@contextmanager
-def _logged(job: str, stream: str) -> Iterator[None]:
-    """An error inside ``with`` concerns only one stream, and is only logged: the stream then keeps more records than
-    necessary. The next turn tries again."""
-    try:
-        yield
-    except (AnabranchError, OSError) as error:
-        log.warning("what a job has read can't be stored beside an input", job=job, stream=stream, error=str(error))
+    if wanted:
+        systems.named(system).purge(stream, wanted)
 
 
 def _store(job: str, place: _Place, before: _Turn | None, now: _Turn) -> None:

@@ -52,6 +52,8 @@ class Processes:
     now: Callable[[], float] = time.time
     _children: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
+    _untrimmed: dict[Path, int] = field(default_factory=dict)
+    """The sizes that logs had when they couldn't be trimmed."""
 
     def found(self) -> dict[str, dict[str, bool]]:
         """For each job, all processes that have files here, and whether each of them is alive."""
@@ -176,19 +178,23 @@ class Processes:
         """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing the contents of
         that file.
 
-        The log is copied and then emptied, because the process keeps it open. Output written in between is lost.
+        The log is copied and then emptied, because the process keeps it open. Output written in between is lost. If
+        this fails, it is tried again once the log has grown by another tenth of ``LOG_BYTES``.
         """
-        path = self.log_of(job, execution)
+        path, size = self.log_of(job, execution), 0
         try:
-            if path.stat().st_size <= LOG_BYTES:
+            size = path.stat().st_size
+            if size <= max(LOG_BYTES, self._untrimmed.get(path, 0) + LOG_BYTES // 10):
                 return
             older = _older(path)
             older.unlink(missing_ok=True)
             own_files.copy(path, older)
             os.truncate(path, 0)
+            self._untrimmed.pop(path, None)
         except FileNotFoundError:
             return
         except OSError as error:
+            self._untrimmed[path] = size
             log.warning("a container's log can't be cut", file=str(path), error=str(error))
 
     def _forget(self, folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from anabranch.cli import connect
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.jobs import offers
+from anabranch.coordinator.jobs import fencing, offers
+from anabranch.coordinator.jobs.fencing import Fence
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, NotLeadingError, StateError, StoreUnavailableError, UnsupportedFormatError
@@ -94,6 +96,47 @@ def test_why_it_cannot_be_advanced_is_shown_once_until_it_can(served: Coordinato
         assert served.status(BAD).warnings == ((f"the job can't be advanced: {error}",) if error else ())
         assert served.live(BAD).warnings == served.status(BAD).warnings
         assert served.status(WELL).warnings == ()
+
+
+def test_lanes_that_cannot_be_fenced_keep_no_other_job_from_being_fenced(
+    served: Coordinator, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(store: Store, job: RunningJob) -> list[Fence]:
+        if job.job == BAD:
+            raise StateError("not a Program")
+        return due(store, job)
+
+    due = fencing.due
+    monkeypatch.setattr("anabranch.coordinator.jobs.fencing.due", fails)
+    clock.at += LEASE + GRACE
+    served.tick()
+    assert {fence.lane.id for fence in served.fences()} == set(OTHER)
+    assert served.status(BAD).warnings == ("the job's lanes can't be fenced: not a Program",)
+    monkeypatch.undo()
+    assert {fence.lane.id for fence in served.fences()} == {FIRST, SECOND, *OTHER}
+    assert served.status(BAD).warnings == ()
+
+
+def test_inputs_that_cannot_be_checked_keep_no_other_job_from_its_turn(store: Store, clock: Clock) -> None:
+    asked: list[str] = []
+
+    def counting(job: str, *_: Any) -> Mapping[str, int]:
+        asked.append(job)
+        if job == BAD:
+            raise KeyError("of a system's own")
+        return {}
+
+    coordinator = Coordinator(store, clock, LEASE, now=lambda: 7.0, grace=GRACE, counting=counting)
+    for job in (BAD, WELL):
+        coordinator.start(plan(job, (lane(f"{job}-1", job=job),), program=PROGRAM))
+        seat = Seat(coordinator, job)
+        seat.beat()
+        seat.report("running", f"{job}-1", folder_epoch=seat.me.epoch)
+    for _ in range(3):
+        coordinator.look()
+    assert asked == [BAD, WELL]
+    assert coordinator.status(BAD).warnings == ("the job's inputs can't be checked: KeyError: \"of a system's own\"",)
+    assert coordinator.status(WELL).warnings == ()
 
 
 @pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), NotLeadingError("another leads")])

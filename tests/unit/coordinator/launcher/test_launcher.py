@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.cli import coordinator as verb
 from anabranch.cli import progress, waiting
@@ -21,9 +22,9 @@ from anabranch.coordinator.launcher.launch_policy import LIMIT, LONGEST_PAUSE, C
 from anabranch.coordinator.launcher.launcher import Launcher
 from anabranch.coordinator.launcher.processes import Processes
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError
+from anabranch.errors import AnabranchError, ConflictError, StoreUnavailableError
 from anabranch.protocol.container import Registration
-from tests.unit.coordinator.helpers import Clock, plan
+from tests.unit.coordinator.helpers import Clock, lane, plan
 from tests.unit.coordinator.programs import PROGRAM
 
 JOB = "delays"
@@ -199,6 +200,43 @@ def test_a_log_that_grows_large_is_moved_aside_while_the_process_writes(
     processes.trim(JOB, "20260101T000000-none")
 
 
+def test_a_log_that_cannot_be_cut_is_told_once_until_it_has_grown(
+    make: Callable[[str], Processes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.coordinator.launcher.processes.LOG_BYTES", 1000)
+    processes = make(RESTS)
+    path = processes.log_of(JOB, processes.start(JOB))
+    older = path.with_suffix(".log.1")
+    older.mkdir()
+    path.write_text("x" * 1001)
+    with capture_logs() as lines:
+        for _ in range(3):
+            processes.trim(JOB, path.stem)
+    assert [line["event"] for line in lines] == ["a container's log can't be cut"]
+    older.rmdir()
+    processes.trim(JOB, path.stem)
+    assert not older.exists()
+    path.write_text("x" * 1102)
+    processes.trim(JOB, path.stem)
+    assert older.stat().st_size == 1102
+
+
+def test_a_job_whose_containers_cannot_be_started_keeps_no_other_job_from_its_turn(
+    make: Callable[[str], Processes], tmp_path: Path
+) -> None:
+    job = Launched(make(RESTS))
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "99999999T999999-a.log").touch()  # not a time
+    job.coordinator.start(plan("bad", (lane("bad-1", job="bad"),), program=PROGRAM))
+    with capture_logs() as lines:
+        for _ in range(3):
+            job.turn()
+    assert [(line["event"], line["job"]) for line in lines] == [
+        ("a job's containers can't be seen to; it is tried again", "bad")
+    ]
+    assert len(job.living) == 2
+
+
 def test_what_can_t_be_started_has_failed(tmp_path: Path) -> None:
     processes = Processes(tmp_path, lambda job: ["/no/such/python"], {})
     found = processes.ended(JOB, processes.start(JOB))
@@ -358,9 +396,9 @@ def test_what_happened_is_told_once_the_store_is_back(
 ) -> None:
     job = Launched(make(RESTS))
     with monkeypatch.context() as away:
-        away.setattr(job.coordinator, "launched", lambda *_: (_ for _ in ()).throw(ConflictError("away")))
+        away.setattr(job.coordinator, "launched", lambda *_: (_ for _ in ()).throw(StoreUnavailableError("away")))
         for _ in range(2):
-            with pytest.raises(ConflictError):
+            with pytest.raises(StoreUnavailableError):
                 job.turn()
     job.turn()
     assert job.news == ["started a container, process"] * 2
