@@ -17,10 +17,13 @@ from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
 from anabranch.model.lane import Lane
 from anabranch.protocol.deployment import StartRequest
+from anabranch.throttle import LastTold
 
 __all__ = ["Leadership"]
 
 _EVERY = 0.25
+_AGAIN_AFTER = 5.0
+"""How many seconds after a failed attempt to serve a job the next attempt follows."""
 
 log = logs.get_logger()
 
@@ -62,7 +65,8 @@ class Leadership:
         self._launcher = launcher
         self._led = False
         self._left: set[str] = set()
-        self._told: dict[tuple[str, int], str] = {}
+        self._again_from: dict[str, float] = {}
+        self._told = LastTold()
         self._ended = threading.Event()
         self._fencers = fencers or Fencers()
         self._thread = threading.Thread(target=self._run, name="anabranch-leadership", daemon=True)
@@ -103,10 +107,13 @@ class Leadership:
         while not self._ended.wait(_EVERY):
             try:
                 self.turn()
+                self._told.over()
             except AnabranchError as error:
-                log.warning("the coordinator could not go on; it tries again", error=str(error))
-            except Exception:
-                log.exception("the coordinator failed; it tries again")
+                if self._told.is_new(str(error)):
+                    log.warning("the coordinator could not go on; it tries again", error=str(error))
+            except Exception as error:
+                if self._told.is_new(repr(error)):
+                    log.exception("the coordinator failed; it tries again")
         try:
             self._election.resign()
         except AnabranchError as error:
@@ -130,6 +137,7 @@ class Leadership:
             # A late request may have begun to serve jobs since this coordinator last led.
             self._coordinator.abandon()
             self._left = set(self._store.jobs())
+            self._again_from.clear()
             if self._launcher is not None:
                 self._launcher.forget()
         if leads:
@@ -138,7 +146,7 @@ class Leadership:
             self._coordinator.tick()
             fences = self._coordinator.fences()
             due = {(fence.lane.id, fence.lane.epoch) for fence in fences}
-            self._told = {key: why for key, why in list(self._told.items()) if key in due}  # threads add to it
+            self._told.keep(lambda about: not isinstance(about, tuple) or about in due)
             self._fencers.keep(fences)
             for fence in fences:
                 self.hand_out(fence)
@@ -147,24 +155,33 @@ class Leadership:
                 self._launcher.turn(self._coordinator)
 
     def _adopt_left(self) -> None:
+        clock = self._coordinator.registry.clock
         for job in sorted(self._left):
+            if clock() < self._again_from.get(job, 0.0):
+                continue
             try:
-                taken = self._locks.take(job)
-            except ConflictError:
-                continue  # anabranch run, or a former leader that is frozen, holds the lock
+                if self._adopt(job):
+                    self._left.discard(job)
+                    self._told.over(job)
             except Exception as error:  # a problem with this job must not affect the other jobs
-                log.warning("a job can't be served yet", job=job, error=str(error))
-                continue
-            try:
-                adopted = self._coordinator.adopt(job)
-            except Exception as error:  # as above
-                log.warning("a job can't be served yet", job=job, error=str(error))
-                if taken:
-                    self._locks.give(job)
-                continue
-            if not adopted and taken:
+                self._again_from[job] = clock() + _AGAIN_AFTER
+                if self._told.is_new(str(error), job):
+                    log.warning("a job can't be served yet; it is tried again", job=job, error=str(error))
+
+    def _adopt(self, job: str) -> bool:
+        """Serve a job, if there is anything to serve. Returns False if another process holds the job's lock:
+        ``anabranch run``, or a former leader that is frozen."""
+        try:
+            taken = self._locks.take(job)
+        except ConflictError:
+            return False
+        adopted = False
+        try:
+            adopted = self._coordinator.adopt(job)
+        finally:
+            if taken and not adopted:
                 self._locks.give(job)
-            self._left.discard(job)
+        return True
 
     def hand_out(self, fence: Fence) -> None:
         """Have a lane fenced; see :meth:`Fencers.hand_out`."""
@@ -178,10 +195,10 @@ class Leadership:
             self._coordinator.fenced(lane)
             return True
         except Exception as error:  # fences() keeps returning the lane, so fencing is tried again
-            log.warning("a lane can't be fenced yet", lane=lane.id, epoch=lane.epoch, error=str(error))
-            key, why = (lane.id, lane.epoch), str(error)
-            if self.leads and not isinstance(error, NotLeadingError) and self._told.get(key) != why:
-                self._told[key] = why
+            why = str(error)
+            ours = self.leads and not isinstance(error, NotLeadingError)  # otherwise, another coordinator fences it
+            if ours and self._told.is_new(why, (lane.id, lane.epoch)):
+                log.warning("a lane can't be fenced yet; it is tried again", lane=lane.id, epoch=lane.epoch, error=why)
                 self._coordinator.fence_failed(lane, why)
             return False
 

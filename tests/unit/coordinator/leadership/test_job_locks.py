@@ -82,6 +82,7 @@ def test_a_job_whose_note_cannot_be_written_holds_up_no_other_job(url: str, cloc
     assert leadership.leads
     assert [coordinator.status(job).served for job in ("delays", "other")] == [False, True]
     note.rmdir()
+    clock.at += 5.0
     leadership.turn()
     assert coordinator.status("delays").served
     assert note.is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from anabranch.coordinator.api import server
 from anabranch.coordinator.coordinator import Coordinator
@@ -19,7 +21,7 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.fencers import Fencers
 from anabranch.coordinator.leadership.leadership import Leadership
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.errors import AnabranchError, ConflictError, NotLeadingError, StoreUnavailableError
 from anabranch.model.document import compact
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import AssignRequest, ExpandRequest, RewindRequest, ScaleRequest
@@ -286,13 +288,15 @@ def test_lanes_are_fenced_and_what_fails_is_tried_again(make: Callable[[str], On
     assert one.turn()
     seat = begun(one)
     one.broken = "no broker answers"
-    for _ in range(4):
-        clock.at += (LEASE + GRACE) / 2 - 0.5
-        one.turn()
+    with capture_logs() as lines:
+        for _ in range(4):
+            clock.at += (LEASE + GRACE) / 2 - 0.5
+            one.turn()
     assert one.fenced == []
     assert [fence.lane.id for fence in one.served.fences()] == [FIRST, SECOND]
-    told = {(event.what, event.why) for event in one.served.events("delays", 100)}
-    assert (f"lane {FIRST} can't be fenced yet", "no broker answers") in told
+    told = [(event.what, event.why) for event in one.served.events("delays", 100)]
+    assert told.count((f"lane {FIRST} can't be fenced yet", "no broker answers")) == 1
+    assert [line["lane"] for line in lines if "can't be fenced yet" in line["event"]] == [FIRST, SECOND]
     assert one.served.register(msgspec.structs.replace(ME, pid=2)).seat is None
     one.broken = ""
     one.turn()
@@ -335,6 +339,51 @@ def test_a_job_that_another_process_runs_is_left_to_it(make: Callable[[str], One
             second.leadership.resume("delays")
     assert second.turn()
     assert second.served.status("delays").served
+
+
+def test_a_job_that_cannot_be_served_is_tried_again_seconds_later_and_told_once_for_each_reason(
+    make: Callable[[str], One], clock: Clock
+) -> None:
+    first, second = make("a"), make("b")
+    assert first.turn()
+    begun(first)
+    first.leadership.step_down()
+    note = endpoint.run_folder(first.store_url) / "delays.json"
+    note.mkdir()
+    with capture_logs() as lines:
+        take_over(second, clock)
+        note.rmdir()
+        for _ in range(3):
+            assert second.turn()
+        assert not second.served.status("delays").served, "it was tried just now"
+        note.mkdir()
+        for _ in range(3):
+            clock.at += 5.0
+            assert second.turn()
+        note.rmdir()
+        clock.at += 5.0
+        assert second.turn()
+    assert second.served.status("delays").served
+    told = [line for line in lines if line.get("job") == "delays" and line["log_level"] == "warning"]
+    assert [line["event"] for line in told] == ["a job can't be served yet; it is tried again"]
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), KeyError("a lane")])
+def test_a_turn_that_fails_again_and_again_is_told_once(
+    make: Callable[[str], One], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    one, turns = make("a"), threading.Semaphore(0)
+
+    def fails() -> None:
+        turns.release()
+        raise error
+
+    monkeypatch.setattr(one.served, "tick", fails)
+    with capture_logs() as lines, one.leadership:
+        for _ in range(3):
+            assert turns.acquire(timeout=20)
+    told = [line for line in lines if "tries again" in line["event"]]
+    assert len(told) == 1
 
 
 def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One]) -> None:
