@@ -20,6 +20,7 @@ from anabranch.protocol.container import Heartbeat, HeartbeatResponse, Registrat
 from anabranch.protocol.flat_report import flattened
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyReport
+from anabranch.throttle import LastTold
 
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
@@ -178,6 +179,7 @@ class BackgroundHeartbeats:
         self._live = False
         self._departure: Departure | None = None
         self._orphaned = False
+        self._told = LastTold()
         self._changed = threading.Event()
         self._wake: Callable[[], object] = lambda: None
         self._ended = threading.Event()
@@ -259,9 +261,12 @@ class BackgroundHeartbeats:
 
     def _beat(self, wait: float) -> bool:
         try:
-            return self._asked(wait)
-        except Exception:
-            log.exception("a heartbeat failed, and counts as missed")
+            answered = self._asked(wait)
+            self._told.over()
+            return answered
+        except Exception as error:
+            if self._told.is_new(repr(error)):
+                log.exception("a heartbeat failed, and counts as missed")
             return False
 
     def _asked(self, wait: float) -> bool:

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.container.heartbeats import BackgroundHeartbeats, DirectHeartbeats
 from anabranch.coordinator.jobs.long_polls import LongPolls
@@ -171,6 +173,15 @@ def test_beats_go_on_when_nobody_can_be_told(script: Scripted, clock: Clock) -> 
         script.until(lambda come: len(come) >= 5)
         script.answered = lambda _beat, _wait: ok(4)
         until(lambda: heartbeats.take([]) == ok(4))
+
+
+def test_a_heartbeat_that_fails_again_and_again_is_logged_once(script: Scripted, clock: Clock) -> None:
+    answers: list[Any] = [None] * 4
+
+    script.answered = lambda _beat, _wait: answers.pop() if answers else ok(4)
+    with capture_logs() as lines, BackgroundHeartbeats(script, seat_lease_of(clock), 0.001) as heartbeats:
+        until(lambda: heartbeats.take([]) == ok(4))
+    assert [line["event"] for line in lines] == ["a heartbeat failed, and counts as missed"]
 
 
 def test_who_may_not_survive_is_stopped_in_its_loop(script: Scripted, clock: Clock) -> None:

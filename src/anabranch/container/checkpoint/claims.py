@@ -22,6 +22,7 @@ from anabranch.errors import ConfigError
 from anabranch.spark.internals import checkpoint_files
 from anabranch.spark.internals.checkpoint_files import FarFiles
 from anabranch.spark.internals.hadoop_files import Hadoop
+from anabranch.throttle import LastTold
 
 __all__ = ["check", "end", "release", "take"]
 
@@ -91,13 +92,16 @@ def _owner(spark: SparkSession, folder: str) -> Ownership:
 
 
 def _renew() -> None:
+    told = LastTold()
     while True:
         time.sleep(RENEW_EVERY)
-        for owner in tuple(_owners.values()):
+        for key, owner in tuple(_owners.items()):
             try:
                 owner.renew()
+                told.over(key)
             except Exception as error:
-                log.warning("the lease of folders can't be renewed", error=str(error))
+                if told.is_new(str(error), key):
+                    log.warning("the lease of folders can't be renewed", error=str(error))
 
 
 def _me(jvm: int) -> Claim:

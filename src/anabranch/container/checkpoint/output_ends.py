@@ -22,6 +22,7 @@ from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.tables import committed, marks
+from anabranch.throttle import LastTold
 
 __all__ = ["Outputs", "gone_error"]
 
@@ -40,6 +41,7 @@ class Outputs:
         self._clock = clock
         self._gone = ""
         self._set_back: set[str] = set()
+        self._told = LastTold()
         self._noted: dict[str, Any] = {"streams": {}, "tables": {}}
         self._asked = float("-inf")
 
@@ -95,8 +97,10 @@ class Outputs:
         except Exception as error:  # storage other than a local disk raises its own errors
             if surroundings.awaited(root_cause.text_of(error)) is surroundings.DISK:
                 raise
-            log.warning("where the outputs end can't be stored", lane=self._lane.id, error=failure(error).what)
+            if self._told.is_new(str(error)):
+                log.warning("where the outputs end can't be stored", lane=self._lane.id, error=failure(error).what)
             return
+        self._told.over()
         self._noted = noted
 
     def compare(self, folder: Folder) -> None:

@@ -13,6 +13,7 @@ from anabranch.container import error_text
 from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
+from anabranch.throttle import LastTold
 
 __all__ = ["Standbys"]
 
@@ -51,6 +52,7 @@ class Standbys:
         self._wanted: dict[_Key, StandbyOrder] = {}
         self._kept: dict[_Key, StandbyReport] = {}
         self._not_before: dict[_Key, float] = {}
+        self._told = LastTold()
         self._over = threading.Event()
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="standbys", daemon=True)
@@ -91,9 +93,11 @@ class Standbys:
                 continue
             try:
                 self._keep(copy)
+                self._told.over(_key(copy))
             except Exception as error:
                 self._not_before[_key(copy)] = self._clock() + _AGAIN_AFTER
-                log.warning("a standby can't be kept up to date", lane=copy.lane, error=str(error))
+                if self._told.is_new(str(error), _key(copy)):
+                    log.warning("a standby can't be kept up to date", lane=copy.lane, error=str(error))
                 self._tell(copy, error=error_text.failure(error).what[:300])
 
     def _run(self) -> None:

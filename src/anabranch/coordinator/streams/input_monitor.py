@@ -11,6 +11,7 @@ from anabranch import logs
 from anabranch.errors import NotFoundError
 from anabranch.model.job_model import Matched
 from anabranch.systems.systems import Systems
+from anabranch.throttle import LastTold
 
 __all__ = ["Counting", "InputMonitor", "Locating", "counted", "located"]
 
@@ -90,8 +91,11 @@ class InputMonitor:
         self._thread.join(self._every)
 
     def _run(self) -> None:
+        told = LastTold()
         while not self._ended.wait(self._every):
             try:
                 self._looking.look()
-            except Exception:
-                log.exception("inputs could not be looked at; it is tried again")
+                told.over()
+            except Exception as error:
+                if told.is_new(repr(error)):
+                    log.exception("inputs could not be looked at; it is tried again")

@@ -16,6 +16,7 @@ from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.trimming import Due, Partition
 from anabranch.systems.readers import ReaderLag
 from anabranch.systems.retention import Retention
+from anabranch.throttle import LastTold
 
 __all__ = ["Expiry"]
 
@@ -42,6 +43,7 @@ class Expiry:
         self._now = now
         self._monotonic = monotonic
         self._looked: dict[tuple[str, int], float] = {}
+        self._told = LastTold()
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
         """Delete those entries of a partition that the stream's retention doesn't keep, except the last entry and
@@ -65,13 +67,15 @@ class Expiry:
         try:
             rule, limit = self._expired(info.retention), self._limit(info.name, number)
             self._trim(info.name, number, tail, rule, at + _LOOK_SECONDS, limit)
+            self._told.over(place)
         except (AnabranchError, OSError) as error:
-            log.warning(
-                "records that a stream no longer keeps can't be deleted",
-                stream=info.name,
-                partition=number,
-                error=str(error),
-            )
+            if self._told.is_new(str(error), place):
+                log.warning(
+                    "records that a stream no longer keeps can't be deleted",
+                    stream=info.name,
+                    partition=number,
+                    error=str(error),
+                )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
         """Delete the entries whose records a stream's retention doesn't keep, except the last entry of each partition

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
@@ -267,8 +268,9 @@ def test_a_thread_looks() -> None:
             looks.append(time.monotonic())
             raise AnabranchError("it can't", "")
 
-    with InputMonitor(Broken(), every=0.01):
+    with capture_logs() as lines, InputMonitor(Broken(), every=0.01):
         wait_for(lambda: len(looks) > 2)
+    assert [line["event"] for line in lines] == ["inputs could not be looked at; it is tried again"]
     ended = len(looks)
     time.sleep(0.05)
     assert len(looks) == ended
