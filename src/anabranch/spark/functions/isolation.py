@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext, cloudpickle
 
+from anabranch import sockets
 from anabranch.spark.functions import arrow_batches, buckets, isolation_host, messages
 from anabranch.spark.functions.calling import BATCH, Begin, Evaluator, Outcome, Rejection, UserFunction, overdue
 from anabranch.spark.functions.isolation_host import Channel, Service
@@ -124,7 +125,7 @@ class _Fork:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._socket, theirs = socket.socketpair()
+        self._socket, theirs = sockets.pair()
         with theirs:
             self._pid = host.fork(theirs)
 
@@ -190,7 +191,7 @@ class Host:
     def __init__(self, open_service: Callable[[], Service]) -> None:
         self._lock = threading.Lock()
         self._idle: list[_Fork] = []
-        self._control, theirs = socket.socketpair()
+        self._control, theirs = sockets.pair()
         with theirs:
             command = [sys.executable, "-m", isolation_host.__name__, str(theirs.fileno())]
             paths = os.pathsep.join(path for path in sys.path if path)

@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from anabranch import sockets
 from anabranch.job_code import job_modules
 from anabranch.spark.functions import error_text, messages
 
@@ -69,7 +70,7 @@ Service = Callable[[Any, Channel], Any]
 
 
 def main(number: int) -> None:
-    control = socket.socket(fileno=number)
+    control = sockets.of_descriptor(number)
     job_modules.enter_from_environment()
     pickled = messages.receive(control)
     failed = _tried(pickled, control)
@@ -90,7 +91,7 @@ def main(number: int) -> None:
 
 def _tried(pickled: bytes, control: socket.socket) -> str:
     """Why a fork can't load the code that it needs; empty if it can load the code."""
-    ours, theirs = socket.socketpair()
+    ours, theirs = sockets.pair()
     pid = os.fork()
     if pid == 0:
         try:
@@ -133,7 +134,7 @@ def _serve(control: socket.socket, pickled: bytes, forks: set[int]) -> None:
                 continue
             if pid == 0:
                 control.close()
-                _become(socket.socket(fileno=connection), pickled)
+                _become(sockets.of_descriptor(connection), pickled)
             os.close(connection)
             forks.add(pid)
             messages.send(control, pid)

@@ -7,6 +7,7 @@ import ctypes
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -67,6 +68,18 @@ def test_it_works_in_a_process_with_many_open_files() -> None:
         for _ in range(1024):
             stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         assert found(ran("map", dict, 3)) == [0, 1, 2]
+
+
+def test_a_time_limit_that_user_code_sets_for_its_sockets_does_not_concern_it() -> None:
+    def slow(message: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(0.3)
+        return message
+
+    socket.setdefaulttimeout(0.1)
+    try:
+        assert found(ran("map", slow, 2)) == [0, 1]
+    finally:
+        socket.setdefaulttimeout(None)
 
 
 def deadly(message: dict[str, Any]) -> dict[str, Any]:
@@ -268,6 +281,9 @@ def _forking() -> Any:
 
     def serve(request: Any, channel: Any) -> str:
         channel.begin(1)(0)
+        if request == "start":
+            os.system("sleep 20 &")
+            os.kill(os.getpid(), signal.SIGKILL)
         if request == "fork" and os.fork():
             os.kill(os.getpid(), signal.SIGKILL)
         if request == "fork":
@@ -278,12 +294,13 @@ def _forking() -> Any:
     return serve
 
 
-def test_the_death_of_a_process_is_noticed_while_a_child_of_it_goes_on() -> None:
+@pytest.mark.parametrize("how", ["fork", "start"])
+def test_the_death_of_a_process_is_noticed_while_a_child_of_it_goes_on(how: str) -> None:
     host = Host(_forking)
     try:
         begun = time.monotonic()
         with pytest.raises(LostError, match="killed by SIGKILL"):
-            host.ask("fork")
+            host.ask(how)
         assert time.monotonic() - begun < 10
         assert host.ask("work") == "done"
     finally:
