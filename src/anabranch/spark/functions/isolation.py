@@ -38,6 +38,7 @@ from anabranch.spark.functions.calling import BATCH, Begin, Evaluator, Outcome, 
 from anabranch.spark.functions.isolation_host import Channel, Service
 
 __all__ = [
+    "BEGINS_WITHIN",
     "MOST",
     "PAUSE",
     "TRIES",
@@ -68,9 +69,11 @@ PAUSE = 2.0
 cause, and enough memory may soon be free again.
 """
 
+BEGINS_WITHIN = 120.0
+"""Seconds within which a process must have loaded the job's functions and begun to work on a request."""
+
 _KILLED = "killed by SIGKILL"
-_ROWS, _BYTES = 128, 16 * 2**20
-_BEGINNING, _ENDING = 120.0, 10.0
+_ROWS, _BYTES, _ENDING = 128, 16 * 2**20, 10.0
 _SETTING = "anabranch.isolated"
 _DIED = "Python worker exited unexpectedly"
 
@@ -142,9 +145,10 @@ class _Fork:
             LostError: the process died, took too long, or didn't begin the first message within 120 seconds.
         """
         at = _BEFORE
-        left: float | None = _BEGINNING
+        asked = time.monotonic()
         try:
-            messages.send(self._socket, request)
+            messages.send(self._socket, request, BEGINS_WITHIN)
+            left: float | None = asked + BEGINS_WITHIN - time.monotonic()
             while True:
                 waiting = time.monotonic()
                 what, content = messages.receive(self._socket, left)
@@ -160,7 +164,7 @@ class _Fork:
                     messages.send(self._socket, _answered(answer, content))
         except messages.OutOfTime:
             self.kill()
-            how = f"it hasn't started within {_BEGINNING:g} s" if at == _BEFORE else overdue(seconds)
+            how = f"it hasn't started within {BEGINS_WITHIN:g} s" if at == _BEFORE else overdue(seconds)
             raise LostError(at, how, late=True) from None
         except messages.Closed:
             raise LostError(at, isolation_host.told(self.kill()), late=False) from None
@@ -202,12 +206,12 @@ class Host:
                 env={**os.environ, "PYTHONPATH": paths},
             )
         try:
-            messages.send(self._control, cloudpickle.dumps(open_service))  # type: ignore[no-untyped-call]
-            failed = messages.receive(self._control, _BEGINNING)
+            messages.send(self._control, cloudpickle.dumps(open_service), BEGINS_WITHIN)  # type: ignore[no-untyped-call]
+            failed = messages.receive(self._control, BEGINS_WITHIN)
         except messages.Closed:
             failed = "it has ended"
         except messages.OutOfTime:
-            failed = f"it hasn't loaded the job's functions within {_BEGINNING:g} s"
+            failed = f"it hasn't loaded the job's functions within {BEGINS_WITHIN:g} s"
         if failed:
             self.close(_ENDING)
             raise RuntimeError(f"the process for user code can't start: {failed}")
@@ -233,7 +237,7 @@ class Host:
         try:
             yield
         except (OSError, messages.Closed):
-            how = isolation_host.told(self._process.wait(_BEGINNING))
+            how = isolation_host.told(self._process.wait(BEGINS_WITHIN))
             raise RuntimeError(f"the process that starts those for user code has ended: {how}") from None
 
     def ask(
@@ -264,7 +268,7 @@ class Host:
                 return found
         raise RuntimeError(f"the process for user code ends before that begins: {how}")
 
-    def close(self, seconds: float = _BEGINNING) -> None:
+    def close(self, seconds: float = BEGINS_WITHIN) -> None:
         for fork in self._idle:
             fork.close()
         self._control.close()  # the process ends when its connection is closed

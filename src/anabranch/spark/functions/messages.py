@@ -20,15 +20,25 @@ class Closed(Exception):
 
 
 class OutOfTime(Exception):
-    """Nothing arrived within the time limit."""
+    """The other process has sent or read nothing within the time limit."""
 
 
-def send(to: socket.socket, message: object) -> None:
-    """Send a message. Raises Closed if the other process has ended."""
+def send(to: socket.socket, message: object, seconds: float | None = None) -> None:
+    """Send a message. ``seconds`` says how long to wait until the other process has read so much of the message that
+    the rest fits into the socket's buffer; None for no limit.
+
+    Raises:
+        Closed: the other process has ended.
+        OutOfTime: the other process hasn't read enough within ``seconds``.
+    """
     body = pickle.dumps(message, protocol=5)
     try:
+        to.settimeout(seconds)
         to.sendall(_HEAD.pack(len(body)))
         to.sendall(body)
+        to.settimeout(None)
+    except TimeoutError:
+        raise OutOfTime from None
     except OSError:
         raise Closed from None
 

@@ -241,6 +241,35 @@ def test_the_last_message_does_not_pay_for_what_follows_it() -> None:
         host.close()
 
 
+class Stuck:
+    """As a job's file whose import hangs in each process but the first one."""
+
+    def __init__(self, note: Path) -> None:
+        self.note = note
+
+    def __reduce__(self) -> Any:
+        return _stuck, (self.note,)
+
+
+def _stuck(note: Path) -> Any:
+    if note.exists():
+        time.sleep(3600)
+    note.touch()
+
+
+@pytest.mark.parametrize("size", [10, 2**24])
+def test_a_process_that_does_not_start_is_given_up_however_large_its_request_is(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(Stuck(tmp_path / "note"))  # type: ignore[arg-type]
+    monkeypatch.setattr(isolation, "BEGINS_WITHIN", 0.5)
+    try:
+        with pytest.raises(RuntimeError, match=r"ends before that begins: it hasn't started within 0.5 s"):
+            host.ask(b"x" * size)
+    finally:
+        host.close(10.0)
+
+
 def test_what_cannot_be_loaded_says_so() -> None:
     class Odd:
         def __reduce__(self) -> Any:
