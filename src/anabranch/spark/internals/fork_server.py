@@ -23,6 +23,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from anabranch.spark.internals import random_numbers
+
 __all__ = ["serve"]
 
 _WAITING = 64
@@ -93,6 +95,7 @@ def _become(client: socket.socket) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.register_at_fork(after_in_child=client.close)
+        random_numbers.seed()
         words = _taken_over(client)
         if words is None:
             os._exit(code)

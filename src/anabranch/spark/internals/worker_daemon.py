@@ -24,11 +24,12 @@ import anabranch.systems.embedded.output
 import anabranch.systems.embedded.spark
 import anabranch.systems.kafka.output  # noqa: F401
 from anabranch.job_code import job_modules
-from anabranch.spark.internals import whole_input
+from anabranch.spark.internals import random_numbers, whole_input
 
 if __name__ == "__main__":
     whole_input.insist()
     job_modules.enter_from_environment()
+    random_numbers.seed_forks()
     gc.collect()
     gc.freeze()
     manager()

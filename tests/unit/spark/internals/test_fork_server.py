@@ -112,6 +112,13 @@ def test_a_daemon_ends_with_its_client_and_its_workers_with_it(folder: Path, num
             socket.create_connection(("127.0.0.1", port))
 
 
+def test_each_fork_has_its_own_random_numbers(folder: Path) -> None:
+    (folder / "draws.py").write_text("import numpy as np\nprint(np.random.randint(2**62))")
+    with serving(folder / "socket", "numpy.random"):
+        drawn = [client(folder, folder / "socket", "draws").communicate(timeout=60)[0] for _ in range(6)]
+    assert len(set(drawn)) == len(drawn)
+
+
 def test_an_error_is_printed(folder: Path) -> None:
     with serving(folder / "socket"):
         asked = client(folder, folder / "socket", "nothing_is_called_so")

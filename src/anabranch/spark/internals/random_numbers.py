@@ -1,0 +1,22 @@
+"""Gives each fork of a process that has imported numpy random numbers of its own. Otherwise, ``numpy.random`` would
+give all forks the same numbers. (Python's ``random`` gives each fork its own.)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["seed", "seed_forks"]
+
+
+def seed() -> None:
+    """Seed ``numpy.random`` in this process, if it has been imported."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def seed_forks() -> None:
+    """Call :func:`seed` in each fork of this process, but not in forks of these forks, which user code may make."""
+    mine = os.getpid()
+    os.register_at_fork(after_in_child=lambda: seed() if os.getppid() == mine else None)
