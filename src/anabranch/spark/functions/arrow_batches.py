@@ -1,30 +1,43 @@
-"""Combines Arrow batches, and packs them for other processes."""
+"""Combines and divides Arrow data, and packs it for other processes. An Arrow batch can hold up to 2 GB of texts or
+bytes in a column; a table can hold more, in several batches.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import pyarrow as pa
 
-from anabranch.spark.functions.results import ResultError
+__all__ = ["LARGEST", "combined", "cut", "packed", "unpacked"]
 
-__all__ = ["combined", "packed", "unpacked"]
-
-
-def combined(rows: pa.Table) -> pa.RecordBatch:
-    """All rows of a table as one batch. Raises ResultError if a batch can't hold them, because a column has more than
-    2 GB of texts or bytes.
-    """
-    batches = rows.combine_chunks().to_batches()
-    if len(batches) > 1:
-        raise ResultError(f"{rows.num_rows} results have more than 2 GB in one column: return fewer rows at a time")
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+LARGEST = 2**30
+"""How many bytes a batch that is passed to Spark may have."""
 
 
-def packed(rows: pa.RecordBatch) -> bytes:
+def combined(rows: pa.Table) -> list[pa.RecordBatch]:
+    """The rows of a table in few batches, but at least one."""
+    with contextlib.suppress(pa.ArrowInvalid):  # more than 2 GB of texts or bytes inside arrays, maps or structs
+        rows = rows.combine_chunks()
+    return rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+
+
+def cut(rows: pa.Table, most: int = LARGEST) -> Iterator[pa.RecordBatch]:
+    """The rows of a table in batches of at most ``most`` bytes, or of one row."""
+    for batch in rows.to_batches():
+        half = batch.num_rows // 2
+        if batch.nbytes <= most or not half:
+            yield batch
+        else:
+            yield from cut(pa.Table.from_batches([batch.slice(0, half), batch.slice(half)]), most)
+
+
+def packed(rows: pa.RecordBatch | pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
+        writer.write(rows)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def unpacked(packed: bytes) -> pa.RecordBatch:
-    return pa.ipc.open_stream(packed).read_next_batch()
+def unpacked(packed: bytes) -> pa.Table:
+    return pa.ipc.open_stream(packed).read_all()

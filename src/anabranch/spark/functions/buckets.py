@@ -8,7 +8,7 @@ import asyncio
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from anabranch.model.ssp import WHOLE
 from anabranch.spark.functions import arrow_batches
 from anabranch.spark.values import meta_column
 
-__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "of_rows", "worked"]
+__all__ = ["LOOK_AHEAD", "Bucket", "Crew", "Places", "Work", "Worked", "done", "in_order", "of_rows", "worked"]
 
 LOOK_AHEAD = 64 * 2**20
 """How many bytes of Arrow data a Spark task may keep in memory: rows that it has read, and results that can't be
@@ -35,7 +35,7 @@ the earliest batch.
 
 T = TypeVar("T")
 Places = npt.NDArray[np.int64]
-Worked = tuple[pa.RecordBatch, Places]
+Worked = tuple[pa.Table, Places]
 """Result rows, and for each result row the index of the row from which it comes."""
 
 Bucket = tuple[int, int]
@@ -103,7 +103,7 @@ def _one_by_one(
         begun, whole = time.perf_counter(), (_task(rows), WHOLE)
         result = work(rows)[0]
         busy[whole] = busy.get(whole, 0.0) + time.perf_counter() - begun
-        yield result
+        yield from arrow_batches.cut(result)
 
 
 def _task(rows: pa.RecordBatch) -> int:
@@ -193,19 +193,34 @@ class _Queue:
                 if self._error is not None:
                     raise self._error
             self._batches.popleft()
-            result = _in_order(first)
+            results = [(part.result[0], part.places[part.result[1]]) for part in first if part.result is not None]
             with self._changed:
-                self._held -= sum(part.result[0].nbytes for part in first if part.result is not None)
-            yield result
+                self._held -= sum(rows.nbytes for rows, _ in results)
+            yield from in_order(results)
 
 
-def _in_order(parts: list[_Part]) -> pa.RecordBatch:
-    results = [part.result for part in parts if part.result is not None]
-    if len(parts) == 1:
-        return results[0][0]
-    came_of = np.concatenate([part.places[indexes] for part, (_, indexes) in zip(parts, results, strict=True)])
-    whole = pa.Table.from_batches([batch for batch, _ in results]).combine_chunks()
-    return arrow_batches.combined(whole.take(pa.array(np.argsort(came_of, kind="stable"))))
+def in_order(parts: Sequence[Worked], most: int = arrow_batches.LARGEST) -> Iterator[pa.RecordBatch]:
+    """The result rows of several parts of a batch, in the order of the rows from which they come. The results are
+    divided into batches of about ``most`` bytes or less, because Arrow can't reorder more than 2 GB of texts or bytes.
+
+    Args:
+        parts: the indexes of each part are in ascending order, and no row is in two parts.
+    """
+    parts = [part for part in parts if len(part[1])]
+    if len(parts) < 2:
+        for rows, _ in parts:
+            yield from arrow_batches.cut(rows, most)
+        return
+    came_of = np.concatenate([places for _, places in parts])
+    if sum(rows.nbytes for rows, _ in parts) <= most:
+        whole = pa.concat_tables([rows for rows, _ in parts]).combine_chunks()
+        yield from whole.take(pa.array(np.argsort(came_of, kind="stable"))).to_batches()
+        return
+    middle = (came_of.min() + came_of.max() + 1) // 2
+    edges = [np.searchsorted(places, middle) for _, places in parts]
+    pairs = list(zip(parts, edges, strict=True))
+    yield from in_order([(rows.slice(0, edge), places[:edge]) for (rows, places), edge in pairs], most)
+    yield from in_order([(rows.slice(edge), places[edge:]) for (rows, places), edge in pairs], most)
 
 
 def of_rows(rows: pa.RecordBatch, factor: int) -> Places:

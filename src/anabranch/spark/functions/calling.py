@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
     index is guessed.
     """
 
-    rows: pa.RecordBatch
+    rows: pa.Table
     places: Places
     rejected: tuple[Rejection, ...] = ()
     guessed: npt.NDArray[np.bool_] | None = None
@@ -149,7 +149,7 @@ class Evaluator:
                 return self._outcome(flat, of, rejected)
 
     def _outcome(self, returned: list[Any], places: list[int], rejected: list[Rejection]) -> Outcome:
-        rows, errors = self._results.batch(returned)
+        rows, errors = self._results.table(returned)
         of = np.array(places, np.int64)
         if errors:
             wrong: dict[int, str] = {}
@@ -165,7 +165,8 @@ class Evaluator:
         returned, places, rejected = await self._called(rows, begin, fails)
         kept = np.array([place for keep, place in zip(returned, places, strict=True) if keep], np.int64)
         schema = self._user.schema
-        return Outcome(rows.select(schema.names).take(pa.array(kept)).cast(schema), kept, tuple(rejected))
+        found = rows.select(schema.names).take(pa.array(kept)).cast(schema)
+        return Outcome(pa.Table.from_batches([found]), kept, tuple(rejected))
 
     async def _called(
         self, rows: pa.RecordBatch, begin: Begin, fails: bool
@@ -237,7 +238,7 @@ class Evaluator:
             if fails or rows.num_rows == 1:
                 place = BATCH if fails else 0
                 return Outcome(self._none, np.array([], np.int64), (self._rejection(place, error),))
-        results: list[pa.RecordBatch] = []
+        results: list[pa.Table] = [self._none]
         places: list[int] = []
         rejected: list[Rejection] = []
         for place in range(rows.num_rows):
@@ -250,17 +251,16 @@ class Evaluator:
                 results.append(result)
                 places += [place] * result.num_rows
         begin(rows.num_rows)
-        whole = arrow_batches.combined(pa.Table.from_batches(results, self._user.schema))
-        return Outcome(whole, np.array(places, np.int64), tuple(rejected))
+        whole = arrow_batches.combined(pa.concat_tables(results))
+        return Outcome(pa.Table.from_batches(whole), np.array(places, np.int64), tuple(rejected))
 
     def _batch(self, rows: pa.RecordBatch) -> Outcome:
         result = self._user.function(rows)
         check_awaited(result)
-        if isinstance(result, pa.Table):
-            result = arrow_batches.combined(result)
-        if not isinstance(result, pa.RecordBatch):
+        if not isinstance(result, pa.RecordBatch | pa.Table):
             raise ResultError(f"it returned {shortened(result)}, not a pyarrow.RecordBatch")
-        cast = self._results.cast(result)
+        parts = arrow_batches.combined(result) if isinstance(result, pa.Table) else [result]
+        cast = pa.Table.from_batches([self._results.cast(each) for each in parts])
         guessed = None if cast.num_rows == rows.num_rows else np.full(cast.num_rows, True)
         return Outcome(cast, np.minimum(np.arange(cast.num_rows), rows.num_rows - 1), guessed=guessed)
 
@@ -270,8 +270,8 @@ class Evaluator:
         return Rejection(place, error_text.described(error, self._user.home))
 
     @property
-    def _none(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([], schema=self._user.schema)
+    def _none(self) -> pa.Table:
+        return self._user.schema.empty_table()
 
 
 class _OverdueError(Exception):

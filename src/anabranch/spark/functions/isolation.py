@@ -290,7 +290,7 @@ def _opened(user: UserFunction) -> Service:
 
     def serve(request: Any, channel: Channel) -> Any:
         packed, fails = request
-        rows = arrow_batches.unpacked(packed)
+        (rows,) = arrow_batches.unpacked(packed).to_batches()
         outcome = buckets.done(loop, evaluator(rows, channel.begin(rows.num_rows), fails))
         return arrow_batches.packed(outcome.rows), *outcome[1:]
 
@@ -313,7 +313,7 @@ class _Isolated:
     host: Host
 
     async def __call__(self, rows: pa.RecordBatch, begin: Begin, fails: bool = False) -> Outcome:
-        nothing = pa.RecordBatch.from_pylist([], schema=self.user.schema)
+        nothing = self.user.schema.empty_table()
         names_late = self.user.kind != "map_arrow"  # map_arrow functions are called once for all rows
         ask = partial(self._ask, begin=begin, fails=fails)
         return narrowed(rows, nothing, ask, names_late, fails)
@@ -331,12 +331,12 @@ def _begun(begin: Begin, at: int, place: int) -> None:
 _Ask = Callable[[pa.RecordBatch, int], Outcome]
 
 
-def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
+def narrowed(rows: pa.RecordBatch, nothing: pa.Table, ask: _Ask, names_late: bool, fails: bool) -> Outcome:
     """The results for rows that other processes work on. Rows that kill these processes, or take too long, are
     rejected.
 
     Args:
-        nothing: an empty batch with the schema of the results.
+        nothing: an empty table with the schema of the results.
         ask: called with some consecutive rows and the index of the first of them, and returns their result. Raises
             LostError if the process is lost.
         names_late: whether a LostError about a timeout names the row that took too long.
@@ -361,7 +361,7 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.RecordBatch, ask: _Ask, names_lat
     return _together(nothing, [parts[at] for at in sorted(parts)], sorted(parts))
 
 
-def _tried_again(row: pa.RecordBatch, nothing: pa.RecordBatch, at: int, ask: _Ask, lost: LostError) -> Outcome:
+def _tried_again(row: pa.RecordBatch, nothing: pa.Table, at: int, ask: _Ask, lost: LostError) -> Outcome:
     for _ in range(TRIES - 1):
         try:
             return ask(row, at)
@@ -377,13 +377,12 @@ def killed(how: str) -> str:
     return f"the worker died on it {TRIES} times: {how}"
 
 
-def _rejected(nothing: pa.RecordBatch, error: str) -> Outcome:
+def _rejected(nothing: pa.Table, error: str) -> Outcome:
     return Outcome(nothing, np.array([], np.int64), (Rejection(0, error, raised=False),))
 
 
-def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) -> Outcome:
-    made = [part.rows for part in parts if part.rows.num_rows]
-    rows = arrow_batches.combined(pa.Table.from_batches(made)) if made else nothing
+def _together(nothing: pa.Table, parts: list[Outcome], begins: list[int]) -> Outcome:
+    rows = arrow_batches.combined(pa.concat_tables([nothing, *(part.rows for part in parts)]))
     places = [part.places + at for part, at in zip(parts, begins, strict=True)]
     rejected = [
         each if each.place == BATCH else each._replace(place=each.place + at)
@@ -392,7 +391,7 @@ def _together(nothing: pa.RecordBatch, parts: list[Outcome], begins: list[int]) 
     ]
     guessed = [np.full(len(part.places), False) if part.guessed is None else part.guessed for part in parts]
     return Outcome(
-        rows,
+        pa.Table.from_batches(rows),
         np.concatenate([np.array([], np.int64), *places]),
         tuple(rejected),
         np.concatenate(guessed) if any(each.any() for each in guessed) else None,

@@ -50,14 +50,15 @@ class Column:
         self._convert = convert
         self._nullable = nullable
 
-    def array(self, values: list[Any]) -> pa.Array:
+    def array(self, values: list[Any]) -> pa.Array | pa.ChunkedArray:
         if set(map(type, values)) <= self._usual and self._are_plain(values):
             built = self.built(values)
             if self.is_right(built):
                 return built
         return self.built([self.plain(value) for value in values])
 
-    def built(self, plain: list[Any]) -> pa.Array:
+    def built(self, plain: list[Any]) -> pa.Array | pa.ChunkedArray:
+        """An array of values in the form that Arrow needs; several arrays if the values have more than 2 GB."""
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
@@ -80,7 +81,7 @@ class Column:
             return all(isinstance(zone, _ZONES) for zone in zones)
         return True
 
-    def is_right(self, built: pa.Array) -> bool:
+    def is_right(self, built: pa.Array | pa.ChunkedArray) -> bool:
         """Whether all numbers of an array are finite, and all timestamps are in years that Python supports."""
         if pa.types.is_floating(self.type):
             return bool(pc.all(pc.is_finite(built), min_count=0).as_py())

@@ -21,7 +21,7 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 
 class Results:
-    """Makes Arrow batches from the results of functions. In ``schema``, timestamp types must have the time zone UTC or
+    """Makes Arrow tables from the results of functions. In ``schema``, timestamp types must have the time zone UTC or
     none.
     """
 
@@ -54,17 +54,17 @@ class Results:
                 made[name] = copies.copied(made[name])
         return made
 
-    def batch(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """A batch of the rows that can be converted, in order; and, by index, the reason why each other row can't be
+    def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
+        """A table of the rows that can be converted, in order; and, by index, the reason why each other row can't be
         converted.
         """
         try:
             arrays = self._arrays(rows)
         except BaseException:  # a user's class can raise anything, even when it is only compared
             return self._one_by_one(rows)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), {}
+        return pa.Table.from_arrays(arrays, schema=self.schema), {}
 
-    def _arrays(self, rows: Sequence[Any]) -> list[pa.Array]:
+    def _arrays(self, rows: Sequence[Any]) -> list[pa.Array | pa.ChunkedArray]:
         names = self._names
         for row in rows:
             if type(row) is not dict or not row.keys() <= names:
@@ -104,7 +104,7 @@ class Results:
             arrays.append(made)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _one_by_one(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, dict[int, str]]:
+    def _one_by_one(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
         good: list[list[Any]] = []
         errors: dict[int, str] = {}
         for number, row in enumerate(rows):
@@ -119,7 +119,7 @@ class Results:
             else:
                 good.append(values)
         columns = [column.built([values[at] for values in good]) for at, column in enumerate(self._columns)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema), errors
+        return pa.Table.from_arrays(columns, schema=self.schema), errors
 
     def _row(self, row: object) -> list[Any]:
         fields = result_columns.fields_of(row)

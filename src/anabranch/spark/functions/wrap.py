@@ -89,7 +89,7 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
         if guessed is not None:
             origin = pc.if_else(pa.array(guessed), _of_no_record(origin), origin)
         whole = user.schema.append(pa.field(meta_column.NAME, origin.type))
-        return pa.RecordBatch.from_arrays([*result.columns, origin], schema=whole), places
+        return pa.Table.from_arrays([*result.columns, origin], schema=whole), places
 
     def run(batches: Batches) -> Batches:
         rejects = how.on_error(label) if how.on_error is not None else None

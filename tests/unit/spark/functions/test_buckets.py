@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -49,14 +50,18 @@ def numbers(rows: pa.RecordBatch) -> list[int]:
     return list(rows.column("n").to_pylist())
 
 
+def table(rows: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows])
+
+
 def repeated(rows: pa.RecordBatch) -> buckets.Worked:
     """Each row as often as its number says, by threes."""
     places = [place for place, n in enumerate(numbers(rows)) for _ in range(n % 3)]
-    return rows.take(pa.array(places, pa.int64())), pa.array(places, pa.int64()).to_numpy()
+    return table(rows.take(pa.array(places, pa.int64()))), pa.array(places, pa.int64()).to_numpy()
 
 
 def same(rows: pa.RecordBatch) -> buckets.Worked:
-    return rows, pa.array(range(rows.num_rows), pa.int64()).to_numpy()
+    return table(rows), pa.array(range(rows.num_rows), pa.int64()).to_numpy()
 
 
 def found(given: Iterator[pa.RecordBatch], work: buckets.Work, crew: Crew, **more: int) -> list[int]:
@@ -212,6 +217,22 @@ def test_what_a_bucket_raises_is_raised_at_once(awaits: bool) -> None:
     assert len(begun) < 100
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), max_size=30), st.integers(1, 400))
+def test_the_results_of_a_batch_are_in_order_however_small_the_batches_are_to_which_they_are_cut(
+    rows: list[tuple[int, int]], most: int
+) -> None:
+    """``rows``: the bucket of each row, and how many results come of it."""
+    parts = []
+    for number in range(4):
+        places = [place for place, (its, count) in enumerate(rows) if its == number for _ in range(count)]
+        results = pa.table({"n": pa.array(places, pa.int64()), "t": ["x" * place for place in places]})
+        parts.append((results, np.array(places, np.int64)))
+    cut = [*buckets.in_order(parts, most)]
+    assert [n for each in cut for n in numbers(each)] == sorted(n for _, places in parts for n in places.tolist())
+    bits = 4  # bytes that Arrow may add to say which values are null
+    assert all(each.nbytes <= most + bits * each.num_rows or each.num_rows == 1 for each in cut)
+
+
 @pytest.mark.parametrize("factor", [1, 4])
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
 def test_a_task_of_user_code_that_raises_these_does_not_end_the_loop(factor: int, error: type[BaseException]) -> None:
@@ -231,7 +252,7 @@ def test_a_task_of_user_code_that_raises_these_does_not_end_the_loop(factor: int
                 continue
             kept.append(place)
         places = pa.array(kept, pa.int64())
-        return rows.take(places), places.to_numpy()
+        return table(rows.take(places)), places.to_numpy()
 
     keys: list[bytes | None] = [b"%d" % n for n in range(60)]
     assert found(batches(keys, 20), work, Crew(factor, 4, awaits=True)) == [n for n in range(60) if n % 3]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.spark.functions.calling import Evaluator, Outcome, UserFunction
+from anabranch.spark.functions.result_columns import Column
 from anabranch.spark.functions.results import ResultError, Results
 from tests.unit.spark.functions.test_results import REFUSED, TABLE, one
 
@@ -45,6 +46,29 @@ def test_the_end_is_told_after_a_row_that_fails_the_lane() -> None:
     told: list[int] = []
     found = asyncio.run(Evaluator(UserFunction("map", lambda row: 1 / 0, SCHEMA, ""))(ROWS, told.append, fails=True))
     assert (told, len(found.rejected)) == ([0, 2], 1)
+
+
+@pytest.mark.parametrize(("kind", "wanted"), [("map", [1, 3, 4]), ("flat_map", [1, 1, 3, 3, 4, 4])])
+def test_results_that_no_batch_can_hold_are_in_several(
+    kind: str, wanted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow divides a column with more than 2 GB. Here, a column with more than two values."""
+    build = Column.built
+
+    def divided(column: Column, values: list[Any]) -> Any:
+        parts = [build(column, values[:2]), build(column, values[2:])]
+        return pa.chunked_array(parts) if len(values) > 2 else build(column, values)
+
+    def function(row: Row) -> Any:
+        made = {"n": row["n"], "b": b"x" if row["n"] != 2 else "wrong"}
+        return made if kind == "map" else [made, made]
+
+    monkeypatch.setattr(Column, "built", divided)
+    rows = pa.RecordBatch.from_pylist([{"n": n} for n in (1, 2, 3, 4)], SCHEMA)
+    found = asyncio.run(Evaluator(UserFunction(kind, function, SCHEMA, ""))(rows, lambda _: None))
+    assert (found.rows.column("n").to_pylist(), [each.place for each in found.rejected]) == (wanted, [1])
+    assert found.places.tolist() == [n - 1 for n in wanted]
+    assert len(found.rows.to_batches()) > 1
 
 
 @dataclasses.dataclass
@@ -147,7 +171,7 @@ def test_a_copy_becomes_what_the_row_would_have_become(at: int) -> None:
     results = Results(pa.schema([("c", type_)]))
     for row in ({"c": value}, OrderedDict(c=value)):
         try:
-            made, errors = results.batch([results.owned(row)])
+            made, errors = results.table([results.owned(row)])
         except ResultError as error:
             errors = {0: str(error)}
         if wanted is REFUSED:

@@ -29,7 +29,7 @@ from anabranch.spark.functions.isolation import Host, LostError
 
 SCHEMA = pa.schema([("n", pa.int64())])
 LIMIT = 2.0
-NOTHING = pa.RecordBatch.from_pylist([], schema=SCHEMA)
+NOTHING = SCHEMA.empty_table()
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def numbers(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"n": n} for n in range(count)], schema=SCHEMA)
+
+
+def table(rows: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([rows])
 
 
 def found(outcome: Outcome) -> list[int]:
@@ -481,7 +485,7 @@ def test_each_row_is_rejected_or_comes_out(
                 left[n] = left.get(n, 1) - 1
                 deaths += 1
                 raise LostError(place, "killed", late=False)
-        return Outcome(rows, np.arange(rows.num_rows))
+        return Outcome(table(rows), np.arange(rows.num_rows))
 
     rows = numbers(count)
     outcome = isolation.narrowed(rows, NOTHING, ask, names_late, fails=False)
@@ -501,9 +505,9 @@ def test_a_row_is_guessed_only_if_its_part_of_the_rows_was_processed_whole() -> 
     def ask(rows: pa.RecordBatch, at: int) -> Outcome:
         if at == 0:
             known = rows.slice(1)
-            return Outcome(known, np.arange(1, rows.num_rows), (Rejection(0, "wrong"),))
+            return Outcome(table(known), np.arange(1, rows.num_rows), (Rejection(0, "wrong"),))
         fewer = rows.slice(1)
-        return Outcome(fewer, np.arange(fewer.num_rows), guessed=np.full(fewer.num_rows, True))
+        return Outcome(table(fewer), np.arange(fewer.num_rows), guessed=np.full(fewer.num_rows, True))
 
     rows = numbers(150)
     outcome = isolation.narrowed(rows, NOTHING, ask, names_late=False, fails=False)
@@ -517,7 +521,7 @@ def test_a_row_is_guessed_only_if_its_part_of_the_rows_was_processed_whole() -> 
 def test_no_row_is_guessed_if_each_part_has_as_many_rows_as_before() -> None:
     assert (
         isolation.narrowed(
-            numbers(150), NOTHING, lambda rows, _: Outcome(rows, np.arange(rows.num_rows)), False, False
+            numbers(150), NOTHING, lambda rows, _: Outcome(table(rows), np.arange(rows.num_rows)), False, False
         ).guessed
         is None
     )

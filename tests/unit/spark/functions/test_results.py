@@ -231,7 +231,7 @@ TABLE: list[tuple[pa.DataType, Any, Any]] = [
 def one(type_: pa.DataType, value: Any, nullable: bool = True) -> tuple[Any, str]:
     """What comes of a value in a column ``c``, and why it is refused."""
     results = Results(pa.schema([pa.field("c", type_, nullable)]))
-    made, errors = results.batch([{"c": value}])
+    made, errors = results.table([{"c": value}])
     if errors:
         assert made.num_rows == 0
         return REFUSED, errors[0]
@@ -258,7 +258,7 @@ def test_it_is_the_same_in_a_batch(at: int) -> None:
     type_, value, wanted = TABLE[at]
     usual = next((v for t, v, w in TABLE if t == type_ and w is not REFUSED and w is not None), None)
     results = Results(pa.schema([("c", type_)]))
-    made, errors = results.batch([{"c": usual}, {"c": value}, {}])
+    made, errors = results.table([{"c": usual}, {"c": value}, {}])
     assert set(errors) == ({1} if wanted is REFUSED else set())
     found = [row["c"] for row in made.to_pylist(maps_as_pydicts="strict")]
     kept = [one(type_, usual)[0], *([] if wanted is REFUSED else [wanted]), None]
@@ -289,7 +289,7 @@ def test_null_in_a_column_that_takes_none() -> None:
 
 
 def rows(*given: Any) -> tuple[list[Any], dict[int, str]]:
-    made, errors = Results(POINT_SCHEMA).batch(given)
+    made, errors = Results(POINT_SCHEMA).table(given)
     return made.to_pylist(), errors
 
 
@@ -390,7 +390,7 @@ _any = _scalars | st.lists(_scalars, max_size=3) | st.lists(st.integers(-5, 5), 
 @settings(max_examples=400)
 @given(st.sampled_from([INT, LONG, DOUBLE, BOOL, TEXT, BYTES, DAY, NTZ, MONEY, INTS]), st.lists(_any, max_size=8))
 def test_what_comes_of_values_is_what_the_oracle_says(type_: pa.DataType, values: list[Any]) -> None:
-    made, errors = Results(pa.schema([("c", type_)])).batch([{"c": value} for value in values])
+    made, errors = Results(pa.schema([("c", type_)])).table([{"c": value} for value in values])
     expected = [wanted(type_, value) for value in values]
     assert set(errors) == {number for number, each in enumerate(expected) if each is REFUSED}
     found = made.column(0).to_pylist()

@@ -68,7 +68,7 @@ def test_rows_that_only_some_of_the_calls_leave_unknown_have_no_record_and_the_o
     """As many rows come out as went in: one part of them has one more, another part one fewer."""
 
     async def calls(rows: pa.RecordBatch, begin: Any, fails: bool = False) -> Outcome:
-        return Outcome(rows, np.arange(4), guessed=np.array([False, True, True, False]))
+        return Outcome(pa.Table.from_batches([rows]), np.arange(4), guessed=np.array([False, True, True, False]))
 
     monkeypatch.setattr(isolation, "is_needed", lambda: True)
     monkeypatch.setattr(isolation, "Host", lambda _: SimpleNamespace(close=lambda: None))
