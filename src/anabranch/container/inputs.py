@@ -132,23 +132,27 @@ class Inputs:
         """
         if self._noted is None:
             self._noted = folder.stream_ids()
-        try:
-            ids = self.ids()
-        except AnabranchError as error:  # brokers are away, or the stream is gone, which the query will notice
-            log.debug("the ids of the inputs aren't known", lane=self._lane.id, error=str(error))
-        else:
-            self._check_ids(self._noted, ids)
+        for name, stream in self.streams:
+            try:
+                found = self._systems.named(name).id(stream)
+            except AnabranchError as error:  # brokers are away, or the stream is gone, which the query will notice
+                log.debug("the id of an input isn't known", lane=self._lane.id, stream=stream, error=str(error))
+            else:
+                self._check_id(name, stream, self._noted.get(stream), found)
 
     def _check_ids(self, known: Mapping[str, str], ids: Mapping[str, str]) -> None:
         """Compare the streams' current ids with those that a lane has noted."""
         for name, stream in self.streams:
-            if ids[stream] != known.get(stream, ids[stream]):
-                raise StateError(
-                    f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
-                    "and created again)",
-                    f"restore the former stream; or stop the job, and let it continue with this one: "
-                    f"anabranch accept {self._lane.job} {stream}",
-                )
+            self._check_id(name, stream, known.get(stream), ids[stream])
+
+    def _check_id(self, name: str, stream: str, known: str | None, found: str) -> None:
+        if known not in (None, found):
+            raise StateError(
+                f"stream {name}/{stream} isn't the one that lane {self._lane.id} has read so far (it was deleted "
+                "and created again)",
+                f"restore the former stream; or stop the job, and let it continue with this one: "
+                f"anabranch accept {self._lane.job} {stream}",
+            )
 
     def _check_positions(self, name: str, stream: str, read: Mapping[int, int]) -> None:
         system = self._systems.named(name)

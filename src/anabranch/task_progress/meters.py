@@ -61,14 +61,16 @@ class Message:
         offset: given a row's index among the rows of the function's current call, returns the offset of the record from
             which the row comes.
         place: given the same index, returns where the row comes from.
-        index: this row's index.
-        since: when the work on this row began, in seconds on the monotonic clock.
+        count: the number of rows of the function's current call.
+        index: this row's index; ``count`` once the function has worked on all rows.
+        since: when the work on this row began, in seconds on the monotonic clock; infinity if no work is going on.
     """
 
-    def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work]) -> None:
+    def __init__(self, label: str, offset: Callable[[int], int], place: Callable[[int], Work], count: int) -> None:
         self.label = label
         self.offset = offset
         self.place = place
+        self.count = count
         self.index = 0
         self.since = time.monotonic()
 

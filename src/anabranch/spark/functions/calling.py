@@ -40,7 +40,8 @@ Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
 """A function that is called with the index of each row before the user's function is called on this row. If the user's
 function gets all rows in one call, the index is 0. After the last call to the user's function, it is called with the
-number of rows: what follows, such as converting the results, is not the work of a row, and has no time limit.
+number of rows, unless a rejection fails the lane: what follows, such as converting the results, is not the work of a
+row, and has no time limit.
 """
 
 BATCH = -1
@@ -195,7 +196,8 @@ class Evaluator:
             else:
                 returned.append(found)
                 places.append(place)
-        begin(rows.num_rows)
+        else:
+            begin(rows.num_rows)
         return returned, places, rejected
 
     async def _awaited(self, message: Any) -> Any:
@@ -231,11 +233,13 @@ class Evaluator:
     def _map_arrow(self, rows: pa.RecordBatch, begin: Begin, fails: bool) -> Outcome:
         try:
             begin(0)
-            found = self._batch(rows)
+            returned = self._returned(rows)
             begin(rows.num_rows)
-            return found
+            return self._cast(returned, rows)
         except BaseException as error:
             if fails or rows.num_rows == 1:
+                if not fails:
+                    begin(rows.num_rows)
                 place = BATCH if fails else 0
                 return Outcome(self._none, np.array([], np.int64), (self._rejection(place, error),))
         results: list[pa.Table] = [self._none]
@@ -244,7 +248,7 @@ class Evaluator:
         for place in range(rows.num_rows):
             begin(place)
             try:
-                result = self._batch(rows.slice(place, 1)).rows
+                result = self._cast(self._returned(rows.slice(place, 1)), rows.slice(place, 1)).rows
             except BaseException as error:
                 rejected.append(self._rejection(place, error))
             else:
@@ -254,11 +258,14 @@ class Evaluator:
         whole = arrow_batches.combined(pa.concat_tables(results))
         return Outcome(pa.Table.from_batches(whole), np.array(places, np.int64), tuple(rejected))
 
-    def _batch(self, rows: pa.RecordBatch) -> Outcome:
+    def _returned(self, rows: pa.RecordBatch) -> pa.RecordBatch | pa.Table:
         result = self._user.function(rows)
         check_awaited(result)
         if not isinstance(result, pa.RecordBatch | pa.Table):
             raise ResultError(f"it returned {shortened(result)}, not a pyarrow.RecordBatch")
+        return result
+
+    def _cast(self, result: pa.RecordBatch | pa.Table, rows: pa.RecordBatch) -> Outcome:
         parts = arrow_batches.combined(result) if isinstance(result, pa.Table) else [result]
         cast = pa.Table.from_batches([self._results.cast(each) for each in parts])
         guessed = None if cast.num_rows == rows.num_rows else np.full(cast.num_rows, True)

@@ -50,11 +50,13 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
     """
     if not len(origin):
         return nullcontext()
-    message = Message(meter.told.label, partial(_offset, origin), partial(_place, meter.told.label, origin, factor))
+    message = Message(
+        meter.told.label, partial(_offset, origin), partial(_place, meter.told.label, origin, factor), len(origin)
+    )
     first = message.place(0)
     bucket = WHOLE if factor == 1 else first.bucket
     tally = meter.tally(number(origin, "task", 0), first.source, first.partition, bucket)
-    return _on(meter, tally, message, len(origin), limit)
+    return _on(meter, tally, message, limit)
 
 
 def on_key(
@@ -70,13 +72,13 @@ def on_key(
         return Work(label, at["source"], at["partition"], at["offset"], max(0, bucket[1]), 0.0)
 
     first = origins[0]
-    message = Message(label, lambda index: origins[index]["offset"], place)
+    message = Message(label, lambda index: origins[index]["offset"], place, len(origins))
     tally = meter.tally(bucket[0], first["source"], first["partition"], bucket[1])
-    return _on(meter, tally, message, len(origins), limit)
+    return _on(meter, tally, message, limit)
 
 
 @contextmanager
-def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) -> Iterator[None]:
+def _on(meter: Meter, tally: Tally, message: Message, limit: float) -> Iterator[None]:
     before = _mine.set(message)
     if not math.isinf(limit):
         with _lock:
@@ -87,7 +89,7 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
     done, last = None, None
     try:
         yield
-        done, last = count, message.offset(count - 1)
+        done, last = message.count, message.offset(message.count - 1)
     finally:
         meter.leave(tally, message.index if done is None else done, last)
         if not math.isinf(limit):
@@ -98,11 +100,11 @@ def _on(meter: Meter, tally: Tally, message: Message, count: int, limit: float) 
 
 def at(index: int) -> None:
     """Record that the function of the current context starts to work on the row with this index; or with the number of
-    rows, that it has worked on all of them.
+    rows, that it has worked on all of them. The time limit then no longer applies.
     """
     message = _mine.get()
     if message is not None:
-        message.index, message.since = index, time.monotonic()
+        message.index, message.since = index, time.monotonic() if index < message.count else math.inf
 
 
 def number(origin: pa.Array, field: str, index: int) -> int:

@@ -136,7 +136,8 @@ class _Fork:
         """Send a request to the process, and return the result. A request consists of numbered messages.
 
         Args:
-            begin: called with the number of each message before the process works on that message.
+            begin: called with the number of each message before the process works on that message, and with the number
+                of messages after the last of them.
             seconds: how long the process may work on a message, not counting the time it waits for answers, nor what it
                 does after the last message.
             answer: answers the questions of the process.
@@ -159,6 +160,7 @@ class _Fork:
                     begin(at)
                 elif what == "worked":
                     left = None
+                    begin(content)
                 else:
                     left = None if left is None else max(0.0, left - (time.monotonic() - waiting))
                     messages.send(self._socket, _answered(answer, content))

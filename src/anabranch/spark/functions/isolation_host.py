@@ -51,7 +51,7 @@ class Channel:
         """
 
         def tell(place: int) -> None:
-            messages.send(self.worker, ("begin", place) if place < count else ("worked", None))
+            messages.send(self.worker, ("begin" if place < count else "worked", place))
 
         return tell
 

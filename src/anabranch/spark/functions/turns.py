@@ -180,7 +180,8 @@ class LocalTurns:
                 rejected.append(Rejection(place, told, raised=not ours))
                 if fails:
                     break
-        begin(count)
+        else:
+            begin(count)
         for state in self._states:
             state.flush()
         return Turn(rows, tuple(rejected), self._timers.flush())

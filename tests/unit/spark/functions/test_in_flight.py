@@ -172,6 +172,28 @@ def test_only_changed_counts_are_told_again() -> None:
     assert len(meter.now(everything=True).counts) == 1
 
 
+ANSWERED = """
+import time
+import pyarrow as pa
+from anabranch.spark.functions import in_flight
+from anabranch.task_progress import meters
+
+in_flight.LOOK_EVERY = 0.05
+origin = pa.array([{"task": 0, "source": 0, "partition": 0, "offset": 7, "key": b"k", "bucket": 0}])
+meter = meters.meter(None, "map 'slow'")
+with in_flight.on(meter, origin, 1, 2.0):
+    in_flight.at(0)
+    in_flight.at(1)
+    time.sleep(3.5)
+    assert meter.now(everything=True).work is None
+"""
+
+
+def test_what_follows_the_last_message_has_no_limit() -> None:
+    done = subprocess.run([sys.executable, "-c", ANSWERED], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 ENDS = """
 import ctypes, sys, time
 import pyarrow as pa
