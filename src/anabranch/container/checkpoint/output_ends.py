@@ -114,12 +114,14 @@ class Outputs:
         for stream, partitions in noted.get("streams", {}).items():
             if stream in self._lane.outputs and not self._systems.is_table(stream):
                 self._compare_stream(stream, {int(number): end for number, end in partitions.items()})
-        last_batches = self._last_batches() if noted.get("tables") else {}
-        for output, batch in noted.get("tables", {}).items():
+        first = self._lane.first_batch  # earlier ones are a predecessor's, from whose folder this one was copied
+        tables = {output: batch for output, batch in noted.get("tables", {}).items() if batch >= first}
+        last_batches = self._last_batches() if tables else {}
+        for output, batch in tables.items():
             if (now := last_batches.get(output, batch)) < batch:
                 raise marks.set_back(f"the table {output!r}", self._lane.job, self._lane.id, now, batch)
             committed.note(self._lane.job, self._lane.id, output, batch)
-        self._noted = {"streams": noted.get("streams", {}), "tables": noted.get("tables", {})}
+        self._noted = {"streams": noted.get("streams", {}), "tables": tables}
 
     def _kept(self, stream: str, ends: Mapping[str, int]) -> dict[str, int]:
         """The ends to store for a stream, given its present ``ends``. If the stream was set back, its former ends stay

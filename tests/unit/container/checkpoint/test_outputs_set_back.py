@@ -282,3 +282,19 @@ def test_a_lane_that_starts_knows_from_its_note_and_its_tables_what_they_contain
     sums.batch = 4
     with pytest.raises(StateError, match="used to contain them up to 5"):
         publisher.publish(6, PARTS, {})
+
+
+def test_a_lane_that_goes_on_from_a_copy_of_a_folder_does_not_expect_its_predecessors_batches_in_a_table(
+    sums: Sums, kept: Kept
+) -> None:
+    kept.noted = {"streams": {}, "tables": {"sums": 4}}  # as the predecessor has noted them
+    successor = Outputs(Systems(Settings()), msgspec.structs.replace(SUMMING, first_batch=5), lambda: 0.0)
+    successor.compare(folder(kept))
+    publisher = publishing(sums)
+    publisher.take(new=True)
+    publisher.publish(5, PARTS, {})
+    successor.note(folder(kept), 5)
+    assert kept.noted["tables"] == {"sums": 5}
+    sums.batch = -1
+    with pytest.raises(StateError, match="used to contain them up to 5"):
+        successor.compare(folder(kept))
