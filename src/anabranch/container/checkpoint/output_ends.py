@@ -29,7 +29,7 @@ __all__ = ["Outputs", "gone_error"]
 log = logs.get_logger()
 
 _FAR_EVERY = 5.0
-"""The seconds between two lookups of the ends of tables, and of streams that are reached over a network."""
+"""The seconds between two lookups of the ends of streams that are reached over a network."""
 
 
 class Outputs:
@@ -61,34 +61,33 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, batch: int, *, last: bool = False) -> None:
-        """Store in the lane's folder where the lane's outputs end. Tables, and streams that are reached over a network,
-        are looked up only every few seconds; until then, the last known ends of the streams are kept, and tables are
-        known to contain what this process has committed to them. The ends of an output that was set back are kept,
-        too, unless ``on_data_loss`` of its stream isn't "fail". If a system doesn't answer, or the file can't be
-        written, nothing is stored: the lane doesn't depend on it.
+        """Store in the lane's folder where the lane's outputs end. Streams that are reached over a network are looked up
+        only every few seconds; until then, their last known ends are kept. So are the ends of a stream that was set
+        back, unless its ``on_data_loss`` isn't "fail". Tables aren't looked up: they contain what this process knows
+        to be committed to them, and if a table was set back, it takes no other batch. If a system doesn't answer, the
+        former ends of the streams stay stored. If the file can't be written, nothing is stored: the lane doesn't depend
+        on it.
 
         Args:
             batch: the lane's last committed batch. Later ones, which the lane may have to repeat, aren't noted.
-            last: whether no other batch follows for now. If so, all outputs are looked up.
+            last: whether no other batch follows for now. If so, all streams are looked up.
 
         Raises:
             Exception: the disk is full.
         """
         far = last or self._clock() >= self._asked + _FAR_EVERY
         streams = [stream for stream in self._streams if far or not self._of(stream).remote]
+        ends: dict[str, dict[str, int]] = {}
         try:
             ends = {stream: self._kept(stream, self._known_ends(stream)) for stream in streams}
-            known = self._noted["tables"]
-            last_batches = self._batches_up_to(batch, far)
-            tables = {table: self._higher(table, known.get(table, now), now) for table, now in last_batches.items()}
         except AnabranchError as error:
-            log.debug("where the outputs end isn't known", lane=self._lane.id, error=str(error))
-            return
-        if far:
-            self._asked = self._clock()
+            log.debug("where the output streams end isn't known", lane=self._lane.id, error=str(error))
+        else:
+            if far:
+                self._asked = self._clock()
         noted = {
             "streams": {**self._noted["streams"], **ends},
-            "tables": {**self._noted["tables"], **tables},
+            "tables": {**self._noted["tables"], **self._known_batches(batch)},
         }
         if noted == self._noted:
             return
@@ -188,15 +187,13 @@ class Outputs:
     def _of(self, stream: str) -> System:
         return self._systems.named(self._lane.system(stream))
 
-    def _batches_up_to(self, batch: int, far: bool) -> dict[str, int]:
-        """The last batch, up to ``batch``, that each table contains. Without ``far``, tables aren't looked up; those to
-        which this process hasn't committed are then left out."""
+    def _known_batches(self, batch: int) -> dict[str, int]:
+        """The last batch, up to ``batch``, that each table is known to contain. Tables of which none is known are left
+        out."""
         lane = self._lane
         tables = [output for output in lane.outputs if self._systems.is_table(output)]
         known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in tables}
-        found = {output: last for output, last in known.items() if last > marks.NOTHING}
-        looked_up = self._last_batches() if far else {}
-        return found | {output: last for output, last in looked_up.items() if last <= batch}
+        return {output: last for output, last in known.items() if last > marks.NOTHING}
 
     def _last_batches(self) -> dict[str, int]:
         tables = self._systems.tables(self._lane)
