@@ -26,6 +26,10 @@ def before(job: str, lane: str, output: str, batch: int) -> int:
     return max((each for each in _batches.get((job, lane, output), ()) if each < batch), default=NOTHING)
 
 
-def forget(job: str, lane: str, output: str) -> None:
-    """Forget the batches of a former lane with this id. (After a reset, lanes may get ids that were used before.)"""
-    _batches.pop((job, lane, output), None)
+def forget(job: str, lane: str, output: str, after: int = NOTHING) -> None:
+    """Forget the batches after the batch ``after``: all batches of a former lane with this id (after a reset, lanes may
+    get ids that were used before), or those that a lane must write again, because its folder and the table were both
+    restored from older copies."""
+    found = tuple(each for each in _batches.pop((job, lane, output), ()) if each <= after)
+    if found:
+        _batches[job, lane, output] = found

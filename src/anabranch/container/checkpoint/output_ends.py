@@ -61,8 +61,8 @@ class Outputs:
         self._gone = gone
 
     def note(self, folder: Folder, batch: int, *, last: bool = False) -> None:
-        """Store in the lane's folder where the lane's outputs end. Streams that are reached over a network are looked up
-        only every few seconds; until then, their last known ends are kept. So are the ends of a stream that was set
+        """Store in the lane's folder where the lane's outputs end. Streams that are reached over a network are looked
+        up only every few seconds; until then, their last known ends are kept. So are the ends of a stream that was set
         back, unless its ``on_data_loss`` isn't "fail". Tables aren't looked up: they contain what this process knows
         to be committed to them, and if a table was set back, it takes no other batch. If a system doesn't answer, the
         former ends of the streams stay stored. If the file can't be written, nothing is stored: the lane doesn't depend
@@ -103,7 +103,8 @@ class Outputs:
         self._noted = noted
 
     def compare(self, folder: Folder) -> None:
-        """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues.
+        """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues. The
+        process forgets what it knew of batches that aren't in the folder.
 
         Raises:
             StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream
@@ -113,6 +114,8 @@ class Outputs:
         for stream, partitions in noted.get("streams", {}).items():
             if stream in self._lane.outputs and not self._systems.is_table(stream):
                 self._compare_stream(stream, {int(number): end for number, end in partitions.items()})
+        for output in self._tables:
+            committed.forget(self._lane.job, self._lane.id, output, after=folder.planned())
         first = self._lane.first_batch  # earlier ones are a predecessor's, from whose folder this one was copied
         tables = {output: batch for output, batch in noted.get("tables", {}).items() if batch >= first}
         last_batches = self._last_batches() if tables else {}
@@ -178,6 +181,10 @@ class Outputs:
     def _streams(self) -> list[str]:
         return sorted(stream for stream in self._lane.outputs if not self._systems.is_table(stream))
 
+    @property
+    def _tables(self) -> list[str]:
+        return sorted(output for output in self._lane.outputs if self._systems.is_table(output))
+
     def _known_ends(self, stream: str) -> dict[str, int]:
         return _by_text(self._of(stream).known_ends(stream))
 
@@ -191,8 +198,7 @@ class Outputs:
         """The last batch, up to ``batch``, that each table is known to contain. Tables of which none is known are left
         out."""
         lane = self._lane
-        tables = [output for output in lane.outputs if self._systems.is_table(output)]
-        known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in tables}
+        known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in self._tables}
         return {output: last for output, last in known.items() if last > marks.NOTHING}
 
     def _last_batches(self) -> dict[str, int]:

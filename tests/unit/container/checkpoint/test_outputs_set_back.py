@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import msgspec
@@ -34,6 +33,10 @@ class Kept:
         self.writes = 0
         self.trouble = ""
         self.error: type[Exception] = AnabranchError
+        self.batch = 99
+
+    def planned(self) -> int:
+        return self.batch
 
     def note_outputs(self, noted: Mapping[str, Any]) -> None:
         if self.trouble:
@@ -316,3 +319,32 @@ def test_a_lane_that_goes_on_from_a_copy_of_a_folder_does_not_expect_its_predece
     sums.batch = -1
     with pytest.raises(StateError, match="used to contain them up to 5"):
         successor.compare(folder(kept))
+
+
+def test_a_lane_that_is_set_back_together_with_its_table_writes_later_batches_again(sums: Sums, kept: Kept) -> None:
+    publisher = publishing(sums)
+    publisher.take(new=True)
+    for batch in range(11):
+        publisher.publish(batch, PARTS, {})
+    kept.noted, kept.batch, sums.batch = {"tables": {"sums": 5}}, 5, 5  # both were restored, and the process still runs
+    summing().compare(folder(kept))
+    publisher = publishing(sums)
+    publisher.take(new=False)
+    publisher.publish(11, PARTS, {})  # this time, batches 6 to 10 had no rows
+    assert sums.batch == 11
+    sums.batch = 5
+    with pytest.raises(StateError, match="used to contain them up to 11"):
+        publisher.publish(12, PARTS, {})
+
+
+def test_a_lane_that_starts_again_forgets_no_batch_that_its_folder_has(sums: Sums, kept: Kept) -> None:
+    publisher = publishing(sums)
+    publisher.take(new=True)
+    for batch in range(2):
+        publisher.publish(batch, PARTS, {})
+    kept.noted, kept.batch, sums.batch = {"tables": {"sums": 0}}, 1, 0  # only the table has lost batch 1
+    summing().compare(folder(kept))
+    publisher = publishing(sums)
+    publisher.take(new=False)
+    with pytest.raises(StateError, match="used to contain them up to 1"):
+        publisher.publish(2, PARTS, {})
