@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from anabranch.systems.archive import Publication
 
-__all__ = ["Batch", "LaneCopy", "MovedOnError", "PartitionCopy", "Place", "settled"]
+__all__ = ["Batch", "LaneCopy", "MovedOnError", "PartitionCopy", "Place", "noted", "settled"]
 
 Place = tuple[str, int]
 """A stream, and the number of one of its partitions."""
@@ -143,3 +144,19 @@ def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Pl
         has = partition.later[count].end
         count += 1
     taken[place] = count
+
+
+def noted(outputs: Mapping[str, Any], batch: Batch, ends: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """What a copied folder may say about where the lane's ``outputs`` end, if the lane continues from ``batch``: of the
+    streams in the backup nothing beyond their ``ends``, and of tables no batch that isn't committed in the copy. The
+    lane may have noted more while it was copied.
+    """
+    done = batch.number - batch.pending
+    streams = {
+        stream: {number: min(end, ends[stream][int(number)]) for number, end in partitions.items()}
+        if stream in ends
+        else partitions
+        for stream, partitions in outputs.get("streams", {}).items()
+    }
+    tables = {table: min(last, done) for table, last in outputs.get("tables", {}).items() if done >= 0}
+    return {"streams": streams, "tables": tables}

@@ -305,8 +305,8 @@ def _written(lane: Lane, partitions: Iterable[Place]) -> list[Place]:
 
 
 def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, runs: bool) -> None:
-    """Take the copy of a lane's folder back to a batch, and the copy's notes about output streams back to the cut.
-    ``runs`` says whether the job could write to the folder while it was being copied.
+    """Take the copy of a lane's folder back to a batch, and the copy's notes about outputs back to the cut. ``runs``
+    says whether the job could write to the folder while it was being copied.
 
     Raises:
         MovedOnError: the copy is damaged, perhaps because the job wrote to the folder.
@@ -316,13 +316,8 @@ def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, 
     if batch.number >= 0:
         folder.resume(Resumption(batch.number, batch.pending))
     folder.clear_leftovers(anew=False)
-    outputs = folder.outputs()
-    if outputs:
-        for stream, ends in outputs.get("streams", {}).items():
-            if stream in cuts:
-                has = cuts[stream].ends
-                outputs["streams"][stream] = {number: min(end, has[int(number)]) for number, end in ends.items()}
-        folder.note_outputs(outputs)
+    if outputs := folder.outputs():
+        folder.note_outputs(cut.noted(outputs, batch, {stream: each.ends for stream, each in cuts.items()}))
     faults = soundness.faults(damage.checkpoint(folder, copied.lane))
     if faults and not runs:
         raise damage.damaged(copied.lane, folder.uri, faults)

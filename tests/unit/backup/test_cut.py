@@ -36,6 +36,22 @@ def test_a_lane_goes_back_to_the_first_batch_that_is_not_within() -> None:
     assert found == ({("out", 0): 0}, {"a": Batch(4, True)})
 
 
+@pytest.mark.parametrize(
+    ("batch", "tables"),
+    [
+        (Batch(10, False), {"sums": 10, "rare": 3}),
+        (Batch(10, True), {"sums": 9, "rare": 3}),
+        (Batch(0, True), {}),
+        (Batch(-1, False), {}),
+    ],
+)
+def test_a_copy_expects_nothing_in_outputs_that_came_after_the_cut(batch: Batch, tables: Mapping[str, int]) -> None:
+    """``outputs.json`` is copied last, perhaps after the lane has committed another batch."""
+    outputs = {"streams": {"out": {"0": 9, "1": 2}, "elsewhere": {"0": 7}}, "tables": {"sums": 11, "rare": 3}}
+    streams = {"out": {"0": 5, "1": 2}, "elsewhere": {"0": 7}}
+    assert cut.noted(outputs, batch, {"out": (5, 4)}) == {"streams": streams, "tables": tables}
+
+
 def test_a_batch_that_was_published_before_another_one_is_within_if_that_one_is() -> None:
     partitions = {
         ("out", 0): one(Publication(1, 8, "a", 4), Publication(2, 9, "a", 5), end=7, batches={"a": 3}),
