@@ -23,8 +23,12 @@ LIMITS = {
     "idle_in_transaction_session_timeout": "10s",  # how long a frozen process can keep its locks
     "statement_timeout": "600s",
     "timezone": "UTC",
-    "synchronous_commit": "on",  # with "off", for a role or database, a crash loses batches that were committed
 }
+_DURABLE = """
+    select set_config('synchronous_commit', 'on', false) from pg_settings
+    where name = 'synchronous_commit' and setting = 'off' and source <> 'client'
+"""
+"""With "off", a crash of the server loses batches that were committed. An "off" in the URL stays."""
 ANSWERS_WITHIN = 630.0
 """How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if
 the server is frozen or the network loses what it sends.
@@ -80,7 +84,7 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
             given = conninfo.conninfo_to_dict(address)
             parameters: dict[str, Any] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
             parameters["options"] = libpq.options(LIMITS, str(given.get("options", "")))
-            return _Connection.connect(autocommit=autocommit, **parameters)
+            return _opened(parameters, autocommit)
         except psycopg.OperationalError as error:
             why = _first_line(error)
             if any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba")):
@@ -88,6 +92,17 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
             return None
 
     return wait_until(look, _PATIENCE, late, _STEP)
+
+
+def _opened(parameters: dict[str, Any], autocommit: bool) -> psycopg.Connection[Any]:
+    made = _Connection.connect(autocommit=True, **parameters)  # so that a rollback doesn't undo the setting
+    try:
+        made.execute(_DURABLE)
+        made.autocommit = autocommit
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 @contextmanager

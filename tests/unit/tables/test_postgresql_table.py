@@ -272,14 +272,27 @@ def test_a_server_that_loses_batches_in_a_fail_over_takes_no_later_ones(
     assert connection.execute("select id from orders order by id").fetchall() == [(n,) for n in range(4)]
 
 
-def test_a_commit_is_durable_whatever_the_database_says(url: str, connection: psycopg.Connection[Any]) -> None:
-    connection.execute(
-        "alter role current_user in database {} set synchronous_commit = off".format(url.rpartition("/")[2]).encode()
-    )
+@pytest.mark.parametrize(
+    ("set_to", "is_then"), [("off", "on"), ("local", "local"), ("on", "on"), ("remote_apply", "remote_apply")]
+)
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_commit_is_durable_whatever_the_database_says(
+    url: str, connection: psycopg.Connection[Any], set_to: str, is_then: str, autocommit: bool
+) -> None:
+    name = url.rpartition("/")[2]
+    connection.execute(f"alter role current_user in database {name} set synchronous_commit = {set_to}".encode())
     with psycopg.connect(url) as plain:
-        assert plain.execute("show synchronous_commit").fetchone() == ("off",)
-    with session.connect("outputs.orders.url", url, "the table") as mine:
-        assert mine.execute("show synchronous_commit").fetchone() == ("on",)
+        assert plain.execute("show synchronous_commit").fetchone() == (set_to,)
+    with session.connect("outputs.orders.url", url, "the table", autocommit) as mine:
+        mine.rollback()
+        assert mine.execute("show synchronous_commit").fetchone() == (is_then,)
+        assert mine.autocommit == autocommit
+
+
+def test_the_url_can_say_that_a_commit_need_not_be_durable(url: str) -> None:
+    given = f"{url}?options=-csynchronous_commit%3Doff"
+    with session.connect("outputs.orders.url", given, "the table") as mine:
+        assert mine.execute("show synchronous_commit").fetchone() == ("off",)
 
 
 def test_a_table_that_is_created_anew_has_another_id_and_no_markers(
