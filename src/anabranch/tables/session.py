@@ -29,6 +29,8 @@ _DURABLE = """
     where name = 'synchronous_commit' and setting = 'off' and source <> 'client'
 """
 """With "off", a crash of the server loses batches that were committed. An "off" in the URL stays."""
+_FINAL = ("authentication", "does not exist", "no pg_hba")
+"""Parts of messages after which another attempt to connect would be useless."""
 ANSWERS_WITHIN = 630.0
 """How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if
 the server is frozen or the network loses what it sends.
@@ -86,8 +88,10 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
             parameters["options"] = libpq.options(LIMITS, str(given.get("options", "")))
             return _opened(parameters, autocommit)
         except psycopg.OperationalError as error:
-            why = _first_line(error)
-            if any(sign in str(error) for sign in ("authentication", "does not exist", "no pg_hba")):
+            refusals, read_only = libpq.refusals(error)
+            final = [line for line in refusals if any(sign in line for sign in _FINAL)]
+            why = (final or refusals or read_only)[0]
+            if final:
                 raise late() from None  # the original error may contain resolved secrets
             return None
 

@@ -513,6 +513,16 @@ def test_a_wrong_password_is_told_and_not_shown(url: str) -> None:
     assert "wrong-one" not in str(caught.value)
 
 
+def test_a_standby_does_not_hide_why_another_server_refuses(postgres_server: postgres.Server, url: str) -> None:
+    login = url.rpartition("@")[0]
+    with postgres.serving() as standby:
+        with standby.admin() as admin:
+            admin.execute(f"create database nowhere owner {postgres.USER}".encode())
+        several = f"{login}@127.0.0.1:{postgres_server.port},127.0.0.1:{standby.port}/nowhere"
+        with standby.read_only("/nowhere"), pytest.raises(AnabranchError, match=r"database .nowhere. does not exist"):
+            session.connect("outputs.orders.url", several, "the table")
+
+
 def test_a_server_that_freezes_holds_up_a_lane_for_a_while_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = table(url)
     parts = written(made, owner(1), [1])

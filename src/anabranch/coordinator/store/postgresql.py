@@ -46,7 +46,6 @@ _REFUSED = {
 _FULL = ("too many connections", "too many clients", "remaining connection slots")
 _AWAY = ("08", "53", "57P", "25P03", "25P04")  # connection, resources, shutting down or starting, too long idle
 _READ_ONLY = "25006"  # from a standby, or from a server on which writes were forbidden
-_READ_ONLY_SESSION = ("session is read-only", "server is in hot standby mode")
 _HELD_UP = ("57014", "55P03", "40001", "40P01")  # timeouts of statements and locks, deadlocks
 
 T = TypeVar("T")
@@ -166,7 +165,20 @@ def _read_only(where: str, message: str) -> StoreUnavailableError:
 
 
 def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
-    message, where = address.scrubbed(_first_line(error)), address.shown
+    refusals, read_only = ([address.scrubbed(line) for line in lines] for lines in libpq.refusals(error))
+    for message in refusals:
+        if (known := _known(message, address.shown)) is not None:
+            return known
+    if read_only:  # even if another one of several servers can't be reached
+        return _read_only(address.shown, read_only[0])
+    return StoreUnavailableError(
+        f"the store {address.shown} can't be reached: {refusals[0]}",
+        "see whether PostgreSQL runs there and takes connections, and whether [coordinator] store names it",
+    )
+
+
+def _known(message: str, where: str) -> AnabranchError | None:
+    """The error for a server that refuses connections; None if ``message`` says nothing that is known."""
     for sign, why in _REFUSED.items():
         if sign in message:
             return ConfigError(f"the store {where} {why}: {message}", _SETTING)
@@ -178,19 +190,13 @@ def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
         )
     if "invalid" in message and "option" in message:
         return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)
-    read_only = [line for line in str(error).splitlines() if any(sign in line for sign in _READ_ONLY_SESSION)]
-    if read_only:  # even if another one of several servers can't be reached
-        return _read_only(where, address.scrubbed(read_only[0]))
     if any(sign in message for sign in _FULL):
         return StoreUnavailableError(
             f"the store {where} takes no more connections: {message}",
             "end what else holds its connections, or raise max_connections, or the limit of the role or the database; "
             f"a coordinator takes up to {2 * _CONNECTIONS}",
         )
-    return StoreUnavailableError(
-        f"the store {where} can't be reached: {message}",
-        "see whether PostgreSQL runs there and takes connections, and whether [coordinator] store names it",
-    )
+    return None
 
 
 def _first_line(error: BaseException | None) -> str:

@@ -135,6 +135,31 @@ def test_of_several_servers_the_one_that_takes_writes_is_found(postgres_server: 
             assert [one.what for one in store.events("delays", 9)] == ["planned", "written"]
 
 
+def test_a_standby_does_not_hide_why_the_server_that_takes_writes_refuses(postgres_server: Server, url: str) -> None:
+    filled(Store(url)).close()
+    login, _, name = url.rpartition("/")
+    with postgres.serving() as standby:
+        with standby.admin() as admin:
+            admin.execute(f"create database {name} owner {postgres.USER}".encode())
+        both = (postgres_server.port, standby.port)
+        with standby.read_only(url), postgres_server.admin() as admin:
+            for ports in (both, both[::-1]):
+                hosts = "&".join(f"host=127.0.0.1:{port}" for port in ports)
+                several = f"{login.rpartition('@')[0]}@/{name}?{hosts}"
+                admin.execute(f"alter database {name} connection limit 0".encode())
+                with pytest.raises(StoreUnavailableError, match=r"takes no more connections: .*too many connections"):
+                    Store(several)
+                admin.execute(f"alter database {name} connection limit -1".encode())
+                admin.execute(f"alter role {postgres.USER} rename to renamed".encode())
+                try:
+                    with pytest.raises(ConfigError, match=r"doesn't accept the login: .*failed for user"):
+                        Store(several)
+                finally:
+                    admin.execute(f"alter role renamed rename to {postgres.USER}".encode())
+                    admin.execute(f"alter role {postgres.USER} password '{PASSWORD}'".encode())
+                assert Store(several).jobs() == ["delays"]
+
+
 def test_crashes_under_load_lose_no_write_that_was_answered(postgres_server: Server, url: str) -> None:
     store = filled(Store(url))
     answered: list[int] = []
