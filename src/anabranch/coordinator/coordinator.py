@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ParamSpec, TypeVar, cast
 
 import msgspec
@@ -361,6 +362,11 @@ class Coordinator(Operations):
         with self.registry.locked_all() as served:
             found = [seats.demand(each, self.registry.clock(), self.registry.lease) for each in served.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]
+
+    def isolated(self, job: str, what: str) -> AbstractContextManager[None]:
+        """See :func:`troubles.isolated`. If the job isn't served, errors are raised."""
+        running_job = self.registry.jobs.get(job)
+        return nullcontext() if running_job is None else self.registry.isolated(running_job, what)
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
         """Record a launcher's state for a job. ``news`` contains pairs: what happened, and why."""

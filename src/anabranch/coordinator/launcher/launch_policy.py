@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.errors import ConflictError
 from anabranch.protocol.status import LaunchStatus
 
-__all__ = ["Crew", "Demand", "Member", "Plan", "ProcessEnd", "joined", "shown", "step"]
+__all__ = ["Crew", "Demand", "Member", "Plan", "ProcessEnd", "joined", "shown", "step", "undone"]
 
 LIMIT = 8
 """The number of failures in a row after which the launcher gives up."""
@@ -136,6 +136,7 @@ class Plan:
     """What the launcher should do now.
 
     Args:
+        crew: the crew once this is done; see :func:`undone` for what can't be done.
         news: pairs of what happened and why, for events.
     """
 
@@ -150,6 +151,16 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
     """The crew with a newly started process, and whether this process replaces a process that has ended."""
     members = (*crew.members, Member(execution=execution, started=now))
     return replace(crew, members=members, owed=max(0, crew.owed - 1)), crew.owed > 0
+
+
+def undone(crew: Crew, former: Crew, executions: Collection[str]) -> Crew:
+    """The crew without the marks of processes that couldn't be told to end, or be killed, so that it is tried again."""
+    marks = {member.execution: (member.told, member.killed) for member in former.members}
+    members = (
+        replace(m, told=marks[m.execution][0], killed=marks[m.execution][1]) if m.execution in executions else m
+        for m in crew.members
+    )
+    return replace(crew, members=tuple(members))
 
 
 def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
@@ -199,8 +210,6 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     idle = [member for member in crew.members if member.idle is not None and now - member.idle >= ENDS_WITHIN]
     end = {member.execution for member in (*late, *surplus, *idle) if member.told is None}
     kill = {m.execution for m in crew.members if m.told is not None and now - m.told >= ENDS_WITHIN and not m.killed}
-    news += [(f"told container process {execution} to end", "") for execution in sorted(end)]
-    news += [(f"killed container process {execution}", "it didn't end in time") for execution in sorted(kill)]
     members = tuple(
         replace(m, told=now if m.execution in end else m.told, killed=m.killed or m.execution in kill)
         for m in crew.members

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from anabranch import logs
@@ -16,6 +17,7 @@ from anabranch.throttle import LastTold
 
 __all__ = ["Launcher", "Staffed"]
 
+_TROUBLE = "the job's containers can't be started or ended"
 _MOST_NEWS = 100
 """The maximum number of a job's events that are kept while they can't be stored."""
 
@@ -26,6 +28,8 @@ class Staffed(Protocol):
     """What a launcher needs from the coordinator."""
 
     def demands(self, jobs: Collection[str]) -> list[Demand]: ...
+
+    def isolated(self, job: str, what: str) -> AbstractContextManager[None]: ...
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None: ...
 
@@ -49,10 +53,11 @@ class Launcher:
     def forget(self) -> None:
         """Forget what is known about processes, because another coordinator may have led in the meantime."""
         self.crews = None
+        self._told.keep(lambda job: False)
 
     def turn(self, coordinator: Staffed) -> None:
         """Start and end processes to meet the jobs' needs. Events that can't be stored now are stored in a later turn.
-        An error that concerns only one job is logged if it is new, not raised.
+        An error that concerns only one job is recorded, not raised.
 
         Raises:
             StoreUnavailableError: the store isn't available.
@@ -62,13 +67,15 @@ class Launcher:
             self.crews = self._found()
         for demand in coordinator.demands(self.crews.keys()):
             try:
-                self._serve(coordinator, demand, self.crews)
+                with coordinator.isolated(demand.job, _TROUBLE):
+                    self._serve(coordinator, demand, self.crews)
                 self._told.over(demand.job)
             except (StoreUnavailableError, NotLeadingError):
                 raise
-            except Exception as error:
+            except Exception as error:  # of a job that isn't served any more
                 if self._told.is_new(str(error), demand.job):
-                    log.exception("a job's containers can't be seen to; it is tried again", job=demand.job)
+                    log.exception(f"{_TROUBLE}; it is tried again", job=demand.job)
+        self._told.keep(self.crews.__contains__)
 
     def _found(self) -> dict[str, Crew]:
         now, crews = self._clock(), {}
@@ -85,12 +92,13 @@ class Launcher:
         ended = {member.execution: self.processes.ended(job, member.execution) for member in crew.members}
         plan = launch_policy.step(crew, demand, {who: how for who, how in ended.items() if how is not None}, now)
         news = [*self._news.get(job, []), *plan.news]
-        crew = plan.crew
+        failed: dict[str, Exception] = {}
+        told = [execution for execution in plan.end if _done(self.processes.end, job, execution, failed)]
+        killed = [execution for execution in plan.kill if _done(self.processes.kill, job, execution, failed)]
+        news += [(f"told container process {execution} to end", "") for execution in told]
+        news += [(f"killed container process {execution}", "it didn't end in time") for execution in killed]
+        crew = launch_policy.undone(plan.crew, crew, failed)
         try:
-            for execution in plan.end:
-                self.processes.end(job, execution)
-            for execution in plan.kill:
-                self.processes.kill(job, execution)
             for member in crew.members:
                 self.processes.trim(job, member.execution)
             for _ in range(plan.start):
@@ -103,5 +111,17 @@ class Launcher:
             self._news[job] = news[-_MOST_NEWS:]
         coordinator.launched(job, launch_policy.shown(crew, demand, str(self.processes.folder / job)), self._news[job])
         del self._news[job]
+        for error in failed.values():
+            raise error
         if demand.over and not crew.members:
             del crews[job]
+
+
+def _done(do: Callable[[str, str], None], job: str, execution: str, failed: dict[str, Exception]) -> bool:
+    """Whether ``do`` succeeds for a process; otherwise, its error is added to ``failed``."""
+    try:
+        do(job, execution)
+    except Exception as error:
+        failed[execution] = error
+        return False
+    return True

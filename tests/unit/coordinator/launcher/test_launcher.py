@@ -231,10 +231,53 @@ def test_a_job_whose_containers_cannot_be_started_keeps_no_other_job_from_its_tu
     with capture_logs() as lines:
         for _ in range(3):
             job.turn()
-    assert [(line["event"], line["job"]) for line in lines] == [
-        ("a job's containers can't be seen to; it is tried again", "bad")
+    what = "the job's containers can't be started or ended"
+    assert [(line["event"], line["job"]) for line in lines if line["log_level"] == "error"] == [
+        (f"{what}; it is tried again", "bad")
     ]
+    assert [event.what for event in job.coordinator.events("bad") if event.kind == "other"] == [what]
+    assert [warning.partition(": ")[0] for warning in job.coordinator.status("bad").warnings] == [what]
+    assert job.coordinator.status(JOB).warnings == ()
     assert len(job.living) == 2
+    (tmp_path / "bad" / "99999999T999999-a.log").unlink()
+    job.turn()
+    assert job.coordinator.status("bad").warnings == ()
+
+
+@pytest.mark.parametrize("method", ["end", "kill"])
+def test_a_process_that_cannot_be_signalled_is_signalled_again_and_keeps_no_other_from_it(
+    make: Callable[[str], Processes], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    def fails(job: str, execution: str) -> None:
+        if execution == unlucky:
+            raise OSError(24, "Too many open files")
+        works(job, execution)
+
+    job = Launched(make("import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"))
+    job.turn()
+    until(lambda: all(job.processes.log_of(JOB, one).read_text() for one in job.living))
+    unlucky, lucky = job.living
+    works = getattr(job.processes, method)
+    monkeypatch.setattr(job.processes, method, fails)
+    job.coordinator.stop(JOB)
+    assert job.coordinator.release(JOB)
+    with capture_logs() as lines:
+        job.turn()
+        for _ in range(2):
+            job.clock.at += 80.0
+            job.turn()
+            job.turn()
+    until(lambda: job.living == [unlucky])
+    assert [line["event"] for line in lines] == ["the job's containers can't be started or ended; it is tried again"]
+    events = [event.what for event in job.coordinator.events(JOB, 1000)]
+    said = "told container process {} to end" if method == "end" else "killed container process {}"
+    assert (said.format(lucky) in events, said.format(unlucky) in events) == (True, False)
+    monkeypatch.setattr(job.processes, method, works)
+    for _ in range(2):
+        job.turn()
+        job.clock.at += 80.0
+    until(lambda: job.turn() or not job.launcher.crews)
+    assert said.format(unlucky) in [event.what for event in job.coordinator.events(JOB, 1000)]
 
 
 def test_what_can_t_be_started_has_failed(tmp_path: Path) -> None:
