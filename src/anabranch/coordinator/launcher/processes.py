@@ -179,18 +179,21 @@ class Processes:
         that file.
 
         The log is copied and then emptied, because the process keeps it open. Output written in between is lost. If
-        this fails, it is tried again once the log has grown by another tenth of ``LOG_BYTES``.
+        this fails, it is tried again once the log has shrunk, or grown by another tenth of ``LOG_BYTES``.
         """
         path, size = self.log_of(job, execution), 0
+        before = self._untrimmed.pop(path, 0)
         try:
             size = path.stat().st_size
-            if size <= max(LOG_BYTES, self._untrimmed.get(path, 0) + LOG_BYTES // 10):
+            if size <= LOG_BYTES:
+                return
+            if before <= size <= before + LOG_BYTES // 10:
+                self._untrimmed[path] = before
                 return
             older = _older(path)
             older.unlink(missing_ok=True)
             own_files.copy(path, older)
             os.truncate(path, 0)
-            self._untrimmed.pop(path, None)
         except FileNotFoundError:
             return
         except OSError as error:

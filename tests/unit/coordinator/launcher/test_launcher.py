@@ -221,6 +221,25 @@ def test_a_log_that_cannot_be_cut_is_told_once_until_it_has_grown(
     assert older.stat().st_size == 1102
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_log_that_could_not_be_cut_and_was_emptied_is_cut_as_any_other(
+    make: Callable[[str], Processes], monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
+    monkeypatch.setattr("anabranch.coordinator.launcher.processes.LOG_BYTES", 1000)
+    processes = make(RESTS)
+    path = processes.log_of(JOB, processes.start(JOB))
+    older = path.with_suffix(".log.1")
+    older.mkdir()
+    path.write_text("x" * 50_000)
+    processes.trim(JOB, path.stem)
+    older.rmdir()
+    path.unlink() if gone else path.write_text("")
+    processes.trim(JOB, path.stem)
+    path.write_text("x" * 49_000)
+    processes.trim(JOB, path.stem)
+    assert older.stat().st_size == 49_000
+
+
 def test_a_job_whose_containers_cannot_be_started_keeps_no_other_job_from_its_turn(
     make: Callable[[str], Processes], tmp_path: Path
 ) -> None:
