@@ -14,7 +14,7 @@ from anabranch.coordinator.leadership.election import Election
 from anabranch.coordinator.leadership.fencers import Fencers
 from anabranch.coordinator.leadership.job_locks import JobLocks
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConflictError, NotLeadingError
+from anabranch.errors import AnabranchError, ConflictError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.throttle import LastTold
@@ -23,7 +23,7 @@ __all__ = ["Leadership"]
 
 _EVERY = 0.25
 _AGAIN_AFTER = 5.0
-"""How many seconds after a failed attempt to serve a job the next attempt follows."""
+"""How many seconds after a failed attempt to serve a job the next attempt follows, unless the store was away."""
 
 log = logs.get_logger()
 
@@ -138,6 +138,7 @@ class Leadership:
             self._coordinator.abandon()
             self._left = set(self._store.jobs())
             self._again_from.clear()
+            self._told.keep(lambda about: about is None)
             if self._launcher is not None:
                 self._launcher.forget()
         if leads:
@@ -164,7 +165,8 @@ class Leadership:
                     self._left.discard(job)
                     self._told.over(job)
             except Exception as error:  # a problem with this job must not affect the other jobs
-                self._again_from[job] = clock() + _AGAIN_AFTER
+                if not isinstance(error, (StoreUnavailableError, NotLeadingError)):
+                    self._again_from[job] = clock() + _AGAIN_AFTER
                 if self._told.is_new(str(error), job):
                     log.warning("a job can't be served yet; it is tried again", job=job, error=str(error))
 

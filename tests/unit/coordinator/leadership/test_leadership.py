@@ -368,6 +368,40 @@ def test_a_job_that_cannot_be_served_is_tried_again_seconds_later_and_told_once_
     assert [line["event"] for line in told] == ["a job can't be served yet; it is tried again"]
 
 
+def test_a_job_that_cannot_be_served_is_told_again_by_who_leads_again(
+    make: Callable[[str], One],
+) -> None:
+    one = make("a")
+    assert one.turn()
+    begun(one)
+    with capture_logs() as lines:
+        for _ in range(2):
+            one.leadership.step_down()
+            note = endpoint.run_folder(one.store_url) / "delays.json"
+            note.mkdir()
+            assert one.turn()
+            note.rmdir()
+    told = [line["event"] for line in lines if line.get("job") == "delays" and line["log_level"] == "warning"]
+    assert told == ["a job can't be served yet; it is tried again"] * 2
+
+
+def test_a_job_that_the_store_could_not_give_for_a_moment_is_served_at_the_next_turn(
+    make: Callable[[str], One], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(job: str) -> bool:
+        raise StoreUnavailableError("no answer")
+
+    one = make("a")
+    assert one.turn()
+    begun(one)
+    one.leadership.step_down()
+    with monkeypatch.context() as away:
+        away.setattr(one.served, "adopt", fails)
+        assert one.turn()
+    assert one.turn()
+    assert one.served.status("delays").served
+
+
 @pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), KeyError("a lane")])
 def test_a_turn_that_fails_again_and_again_is_told_once(
     make: Callable[[str], One], monkeypatch: pytest.MonkeyPatch, error: Exception
