@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from anabranch import logs
 from anabranch.errors import ConfigError
+from anabranch.throttle import LastTold
 
 __all__ = ["alert", "of_client", "of_server", "refusal"]
 
@@ -83,7 +84,7 @@ class _Following(ssl.SSLContext):
         self._lock = threading.Lock()
         self._seen = _stamps(self._files)
         self._made = make()
-        self._logged = ""
+        self._told = LastTold()
 
     def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
         return self._current().wrap_socket(*args, **kwargs)
@@ -97,16 +98,16 @@ class _Following(ssl.SSLContext):
     def _current(self) -> ssl.SSLContext:
         with self._lock:
             found = _stamps(self._files)
-            if found != self._seen:
-                try:
+            try:
+                if found != self._seen:
                     self._made = self._make()
-                    self._seen, self._logged = found, ""
-                except ConfigError as error:
-                    if self._logged != str(error):
-                        logs.get_logger().warning(
-                            "changed certificates can't be used; the former ones stay in use", error=str(error)
-                        )
-                    self._logged = str(error)
+                    self._seen = found
+                self._told.over()
+            except ConfigError as error:
+                if self._told.is_new(str(error)):
+                    logs.get_logger().warning(
+                        "changed certificates can't be used; the former ones stay in use", error=str(error)
+                    )
             return self._made
 
 

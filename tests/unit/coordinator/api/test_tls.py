@@ -144,6 +144,18 @@ def test_the_last_pair_stays_until_the_next_one_is_complete(authority: Authority
         asked(server.url, ca=tmp_path / "other.pem")
 
 
+def test_files_that_cannot_be_used_are_told_again_once_they_were_back(authority: Authority) -> None:
+    certificate, key = authority.signed("coordinator")
+    with serving(tls.of_server(certificate, key)) as server, capture_logs() as lines:
+        for _ in range(2):
+            aside = certificate.rename(certificate.with_suffix(".aside"))
+            for _ in range(2):
+                asked(server.url, ca=authority.pem)
+            aside.rename(certificate)
+            asked(server.url, ca=authority.pem)
+    assert [line["log_level"] for line in lines] == ["warning"] * 2
+
+
 def test_old_versions_of_tls_are_refused(authority: Authority) -> None:
     with serving(tls.of_server(*authority.signed("coordinator"))) as server:
         old = ssl.create_default_context(cafile=authority.pem)
