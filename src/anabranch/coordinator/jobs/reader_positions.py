@@ -171,6 +171,7 @@ class ReaderPositions:
                 jobs = list(self.registry.jobs)
             self._turns = {job: turns for job, turns in self._turns.items() if job in jobs}
             self._passed = {job: passed for job, passed in self._passed.items() if job in jobs}
+            self._told.keep(lambda about: about[0] in jobs)
             for job in jobs:
                 self._turn(job)
 
@@ -194,10 +195,10 @@ class ReaderPositions:
             seen = None if served is None else served.snapshot()
         if seen is None:
             return False
-        done: list[bool] = []
-        with self._logged("what a job has read can't be stored beside its inputs", job=job):
-            done.append(self._store_all(job, seen))
-        return any(done)
+        done = False
+        with self._logged("what a job has read can't be stored beside its inputs", job):
+            done = self._store_all(job, seen)
+        return done  # noqa: RET504  # False after an error
 
     def _store_all(self, job: str, seen: RunningJob) -> bool:
         systems = self.systems_of(seen)
@@ -210,7 +211,7 @@ class ReaderPositions:
         for place in places:
             key = (place.system, place.stream)
             now = self._turns[job][key] = _Turn(place.revision, found.get(key))
-            with self._logged("what a job has read can't be stored beside an input", job=job, stream=place.stream):
+            with self._logged("what a job has read can't be stored beside an input", job, stream=place.stream):
                 _store(job, place, before.get(key), now)
         return bool(places) or purges
 
@@ -235,7 +236,7 @@ class ReaderPositions:
         between = {key: positions for key, positions in (found or {}).items() if key[1] in own}
         passed, self._passed[job] = self._passed.get(job, {}), between
         for (system, stream), positions in between.items():
-            with self._logged("records that were read can't be deleted", stream=stream):
+            with self._logged("records that were read can't be deleted", job, stream=stream):
                 _purge(systems, system, stream, common(passed.get((system, stream), {}), positions))
         return bool(between)
 
@@ -245,22 +246,22 @@ class ReaderPositions:
             readers = system.readers()
             for stream in system.streams() if readers is not None else ():
                 assert readers is not None
-                with self._logged("whether a job is a reader of an input can't be seen", job=job, stream=stream):
+                with self._logged("whether a job is a reader of an input can't be seen", job, stream=stream):
                     its = readers.of(stream, job)
                     if its is not None:
                         found.append(_Place(readers, system.name, stream, its.revision))
         return found
 
     @contextmanager
-    def _logged(self, what: str, **about: str) -> Iterator[None]:
+    def _logged(self, what: str, job: str, **about: str) -> Iterator[None]:
         """Inside ``with``, an error (of a user's system, perhaps) is only logged, if it is new: streams keep more
         records than necessary. The next turn tries again."""
-        key = (what, *about.values())
+        key = (job, what, *about.values())
         try:
             yield
         except Exception as error:
             if self._told.is_new(str(error), key):
-                log.warning(what, **about, error=str(error))
+                log.warning(what, job=job, **about, error=str(error))
         else:
             self._told.over(key)
 

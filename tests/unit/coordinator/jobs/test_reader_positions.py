@@ -424,6 +424,21 @@ def test_settings_that_are_not_known_keep_no_other_job_from_its_turn(store: Stor
     assert (line["job"], "unknown setting 'job.cores'" in line["error"]) == (JOB, True)
 
 
+def test_what_fails_is_told_anew_for_a_job_that_was_away(store: Store, clock: Clock) -> None:
+    coordinator = Coordinator(store, clock=clock)
+    program = msgspec.structs.replace(PROGRAM, settings={"job": {"cores": 1}})
+    coordinator.start(msgspec.structs.replace(start(), program=program))
+    with capture_logs() as lines:
+        for served in (True, True, False, True):
+            if not served:
+                coordinator.abandon()
+            elif JOB not in coordinator.registry.jobs:
+                assert coordinator.adopt(JOB)
+            coordinator.reader_positions.look()
+            clock.at += 60
+    assert len([line for line in lines if "what a job has read" in line["event"]]) == 2
+
+
 def test_where_a_job_is_rewound_to_is_kept_from_before_it_is_looked_up(systems: Systems, log: Log) -> None:
     readers = log.readers("in")
     readers.hold(JOB, {0: 0, 1: 0})
