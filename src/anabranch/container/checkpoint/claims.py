@@ -22,7 +22,7 @@ from anabranch.errors import ConfigError
 from anabranch.spark.internals import checkpoint_files
 from anabranch.spark.internals.checkpoint_files import FarFiles
 from anabranch.spark.internals.hadoop_files import Hadoop
-from anabranch.throttle import LastTold
+from anabranch.throttle import Throttled
 
 __all__ = ["check", "end", "release", "take"]
 
@@ -92,16 +92,19 @@ def _owner(spark: SparkSession, folder: str) -> Ownership:
 
 
 def _renew() -> None:
-    told = LastTold()
+    said: dict[tuple[int, str], Throttled] = {}  # not LastTold, because an error of S3 has an id of its own each time
     while True:
         time.sleep(RENEW_EVERY)
         for key, owner in tuple(_owners.items()):
             try:
                 owner.renew()
-                told.over(key)
+                said.pop(key, None)
             except Exception as error:
-                if told.is_new(str(error), key):
-                    log.warning("the lease of folders can't be renewed", error=str(error))
+                said.setdefault(key, Throttled(_cannot_renew))(str(error))
+
+
+def _cannot_renew(why: str) -> None:
+    log.warning("the lease of folders can't be renewed", error=why)
 
 
 def _me(jvm: int) -> Claim:

@@ -13,7 +13,7 @@ from anabranch.container import error_text
 from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
-from anabranch.throttle import LastTold
+from anabranch.throttle import Throttled
 
 __all__ = ["Standbys"]
 
@@ -52,7 +52,7 @@ class Standbys:
         self._wanted: dict[_Key, StandbyOrder] = {}
         self._kept: dict[_Key, StandbyReport] = {}
         self._not_before: dict[_Key, float] = {}
-        self._told = LastTold()
+        self._said: dict[_Key, Throttled] = {}
         self._over = threading.Event()
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._run, name="standbys", daemon=True)
@@ -87,18 +87,26 @@ class Standbys:
     def turn(self) -> None:
         """Refresh or remove the standbys for which this is due."""
         with self._lock:
+            self._said = {key: say for key, say in self._said.items() if key in self._wanted}
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
         for copy in due:
             if self._over.is_set() or self._clock() < self._not_before.get(_key(copy), 0.0):
                 continue
             try:
                 self._keep(copy)
-                self._told.over(_key(copy))
+                self._said.pop(_key(copy), None)
             except Exception as error:
                 self._not_before[_key(copy)] = self._clock() + _AGAIN_AFTER
-                if self._told.is_new(str(error), _key(copy)):
-                    log.warning("a standby can't be kept up to date", lane=copy.lane, error=str(error))
+                self._say(copy, str(error))
                 self._tell(copy, error=error_text.failure(error).what[:300])
+
+    def _say(self, copy: StandbyOrder, why: str) -> None:
+        """Log why a standby can't be kept up to date, but rarely: an error of S3 has an id of its own each time."""
+
+        def say(text: str) -> None:
+            log.warning("a standby can't be kept up to date", lane=copy.lane, error=text)
+
+        self._said.setdefault(_key(copy), Throttled(say, clock=self._clock))(why)
 
     def _run(self) -> None:
         while not self._over.is_set():

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch.container.checkpoint import copying
 from anabranch.container.checkpoint.standbys import Standbys
@@ -86,6 +87,16 @@ def test_what_goes_wrong_is_told_and_tried_again_after_a_while(kept: Kept) -> No
     assert kept.folder.did == []
     kept.clock.at += 31
     kept.is_told(batch=3)
+
+
+def test_an_error_with_an_id_of_its_own_each_time_is_logged_once(kept: Kept) -> None:
+    with capture_logs() as lines:
+        for number in range(3):
+            kept.folder.fails = f"SlowDown (request {number})"
+            kept.clock.at += 31
+            kept.standbys.want([COPY])
+            kept.is_told(error=f"OSError: SlowDown (request {number})")
+    assert [line["error"] for line in lines] == ["SlowDown (request 0)"]
 
 
 def test_one_that_is_held_is_left_as_it_is(kept: Kept) -> None:
