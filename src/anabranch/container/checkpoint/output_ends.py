@@ -22,7 +22,7 @@ from anabranch.model.lane import Lane
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.tables import committed, marks
-from anabranch.throttle import LastTold
+from anabranch.throttle import Throttled
 
 __all__ = ["Outputs", "gone_error"]
 
@@ -41,7 +41,7 @@ class Outputs:
         self._clock = clock
         self._gone = ""
         self._set_back: set[str] = set()
-        self._told = LastTold()
+        self._say = Throttled(self._cannot_store)  # not LastTold: an error of S3 has an id of its own each time
         self._noted: dict[str, Any] = {"streams": {}, "tables": {}}
         self._asked = float("-inf")
 
@@ -96,11 +96,12 @@ class Outputs:
         except Exception as error:  # storage other than a local disk raises its own errors
             if surroundings.awaited(root_cause.text_of(error)) is surroundings.DISK:
                 raise
-            if self._told.is_new(str(error)):
-                log.warning("where the outputs end can't be stored", lane=self._lane.id, error=failure(error).what)
+            self._say(failure(error).what)
             return
-        self._told.over()
         self._noted = noted
+
+    def _cannot_store(self, why: str) -> None:
+        log.warning("where the outputs end can't be stored", lane=self._lane.id, error=why)
 
     def compare(self, folder: Folder) -> None:
         """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues. The
