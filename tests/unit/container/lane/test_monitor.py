@@ -21,7 +21,7 @@ class Outputs:
     def __init__(self, *_: object) -> None:
         pass
 
-    def note(self, folder: object) -> None:
+    def note(self, folder: object, batch: int) -> None:
         pass
 
 
