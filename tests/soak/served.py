@@ -108,7 +108,7 @@ def ended_well(process: Process) -> None:
 
 
 def _without_runners(text: str) -> str:
-    """Without what Spark's own readers of sources may say when its session ends under them."""
+    """Without what Spark's own processes may say when its session ends, or ends a task, under them."""
     blocks = re.split(r"(?m)^(?=Traceback )", text)
-    said = re.compile(r"python_streaming_source_runner|EOFError")
+    said = re.compile(r"python_streaming_source_runner|EOFError|outfile\.flush\(\)\nBrokenPipeError")
     return "".join(re.sub(r"^Traceback ", "", each) if said.search(each) else each for each in blocks)
