@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["options", "refusals"]
+__all__ = ["READ_ONLY", "first_line", "options", "refusals"]
 
+READ_ONLY = "25006"
+"""The SQLSTATE of a write that was refused by a standby, or by a server on which writes are forbidden."""
 _HOST = re.compile(r"^- host: .*, port: .*, hostaddr: (?:'[^']*'|None): ", re.MULTILINE)
 """How psycopg begins a server's message if it tried several servers."""
 _READ_ONLY = ("session is read-only", "server is in hot standby mode")
@@ -23,8 +25,17 @@ def refusals(error: Exception) -> tuple[list[str], list[str]]:
     """Why no server could be connected to: the first line of each server's message. Those in the second list only say
     that the server can't be written, so it may be a healthy standby.
     """
-    text = str(error).strip()
-    found = [part.strip() for part in (_HOST.split(text)[1:] or [text])]
-    lines = [part.splitlines()[0] if part else type(error).__name__ for part in found]
+    text = str(error)
+    lines = [_first(part, error) for part in (_HOST.split(text)[1:] or [text])]
     read_only = [line for line in lines if any(sign in line for sign in _READ_ONLY)]
     return [line for line in lines if line not in read_only], read_only
+
+
+def first_line(error: BaseException | None) -> str:
+    """The first line of an error's message; the error's type if it has no message."""
+    return _first(str(error), error)
+
+
+def _first(message: str, error: BaseException | None) -> str:
+    message = message.strip()
+    return message.splitlines()[0] if message else type(error).__name__

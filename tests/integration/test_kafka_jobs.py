@@ -18,6 +18,7 @@ from anabranch import Job, Processor, Stream, Timers, ValueState
 from anabranch.config import StreamSettings
 from anabranch.model.hashing import partition_for
 from tests.integration.harness import KafkaSite
+from tests.integration.serving import until
 from tests.support import kafka_peers
 
 TEXTS = [b"", b"plain", b"\x00\x01\x7f", "ключ".encode(), "鍵🔑".encode()]
@@ -270,23 +271,16 @@ def test_a_topic_that_is_made_again_while_the_job_runs_fails_the_lane(kafka: Kaf
     run = kafka.deployed(filtering(kafka, source))
     admin = AdminClient({"bootstrap.servers": kafka.system.settings.bootstrap_servers})
     with run.running(to="failed") as reports:
-        _until(lambda: all(report.progress.batch >= 0 for report in reports().values()))
+        until(lambda: all(report.progress.batch >= 0 for report in reports().values()))
         for each in admin.delete_topics([source], operation_timeout=10).values():
             each.result()
         while source in kafka.system.streams():
             pass
         kafka.create("in", 1)
         kafka.put(source, 0, [{"n": n} for n in range(100)], [b"k"] * 100)
-        _until(lambda: all(report.phase == "failed" for report in reports().values()))
+        until(lambda: all(report.phase == "failed" for report in reports().values()))
     (report,) = run.reports.values()
     assert f"stream kafka/{source} isn't the one that lane" in (report.error or "")
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_records_that_are_gone_before_they_were_read_fail_the_lane(kafka: KafkaSite) -> None:

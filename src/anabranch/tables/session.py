@@ -119,7 +119,7 @@ def told(where: str) -> Iterator[None]:
 
 
 def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
-    state, message = error.sqlstate or "", _first_line(error)
+    state, message = error.sqlstate or "", libpq.first_line(error)
     if state == "42P01":
         return NotFoundError(f"{where} or a table beside it is gone: {message}", "restore it")
     if state in ("55P03", "40P01", "57014"):
@@ -137,7 +137,7 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
         )
     if state.startswith(("22", "23", "42")):
         return ConflictError(f"{where} doesn't take a row: {message}", "fix the job, or change the table")
-    if state == "25006":
+    if state == libpq.READ_ONLY:
         return AnabranchError(
             f"{where} takes no writes now: {message}",
             "after a fail-over of PostgreSQL, the batch is written again, and nothing is lost; otherwise, let the "
@@ -148,8 +148,3 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
             f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"
         )
     return AnabranchError(f"{where} failed: {message}", "see the database's message")
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

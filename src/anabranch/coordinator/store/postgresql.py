@@ -45,7 +45,6 @@ _REFUSED = {
 }
 _FULL = ("too many connections", "too many clients", "remaining connection slots")
 _AWAY = ("08", "53", "57P", "25P03", "25P04")  # connection, resources, shutting down or starting, too long idle
-_READ_ONLY = "25006"  # from a standby, or from a server on which writes were forbidden
 _HELD_UP = ("57014", "55P03", "40001", "40P01")  # timeouts of statements and locks, deadlocks
 
 T = TypeVar("T")
@@ -107,7 +106,7 @@ def engine(address: Address) -> sa.Engine:
 
     @sa.event.listens_for(made, "handle_error")
     def leave_read_only_servers(context: sa.engine.ExceptionContext) -> None:
-        if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        if getattr(context.original_exception, "sqlstate", None) == libpq.READ_ONLY:
             context.is_disconnect = True  # so the pool makes all its connections anew
 
     return made
@@ -140,8 +139,8 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
 def explanation(error: DBAPIError, where: str) -> AnabranchError:
     """The error to raise for a failed statement on the store at ``where``."""
     state = getattr(error.orig, "sqlstate", None) or ""
-    message = _first_line(error.orig)
-    if state == _READ_ONLY:
+    message = libpq.first_line(error.orig)
+    if state == libpq.READ_ONLY:
         return _read_only(where, message)
     if state.startswith(_HELD_UP):
         return StoreUnavailableError(f"the store {where} is held up: {message}", _RETRY)
@@ -197,8 +196,3 @@ def _known(message: str, where: str) -> AnabranchError | None:
             f"a coordinator takes up to {2 * _CONNECTIONS}",
         )
     return None
-
-
-def _first_line(error: BaseException | None) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -247,8 +247,9 @@ class Evaluator:
         rejected: list[Rejection] = []
         for place in range(rows.num_rows):
             begin(place)
+            row = rows.slice(place, 1)
             try:
-                result = self._cast(self._returned(rows.slice(place, 1)), rows.slice(place, 1)).rows
+                result = self._cast(self._returned(row), row).rows
             except BaseException as error:
                 rejected.append(self._rejection(place, error))
             else:
