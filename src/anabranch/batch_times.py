@@ -48,8 +48,9 @@ def waiting(report: LaneReport) -> int:
 def unreported(report: LaneReport, now: float) -> float:
     """How many seconds a lane's batch has been running since the lane reported it. ``now`` is in seconds since 1970.
 
-    If the lane reported no batch, one is assumed to have begun soon after the lane's last output. The result is between
-    0 and ``REPORTED_EVERY``, because the machines' clocks can differ.
+    If the lane reported no batch, one is assumed to have begun soon after the lane's last output; if there was no
+    output yet, the result is 0.0. It is limited to the range from 0 to ``REPORTED_EVERY``, because the machines' clocks
+    can differ.
     """
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:
@@ -58,9 +59,9 @@ def unreported(report: LaneReport, now: float) -> float:
 
 
 def functions_part(report: LaneReport) -> float:
-    """Which part of a lane's batch time is spent in the job's functions, from 0.0 to 1.0. The values are those of the
-    running batch or, if none is running, of the last batch. If this batch was too short to tell, the values of the
-    last half minute are used.
+    """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0. The share is computed from the
+    running batch or, if none is running, from the last batch. If this batch was too short to tell, the share of the
+    last half minute is used.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())

@@ -48,7 +48,8 @@ def answered_within(
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Any, Any, T]:
     """A generator for psycopg's ``Connection.wait`` that does what ``gen`` does, but raises ``late()`` if the server
-    hasn't answered within ``limit`` seconds. psycopg sends it a false value whenever nothing has come for a moment.
+    hasn't answered within ``limit`` seconds. To let the generator check this, psycopg sends it a false value whenever
+    nothing has arrived for a moment.
     """
     end = clock() + limit
     try:

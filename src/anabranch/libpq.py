@@ -22,8 +22,8 @@ def options(settings: Mapping[str, str], given: str) -> str:
 
 
 def refusals(error: Exception) -> tuple[list[str], list[str]]:
-    """Why no server could be connected to: the first line of each server's message. Those in the second list only say
-    that the server can't be written, so it may be a healthy standby.
+    """Why no connection could be made: the first line of each server's message, in two lists. The second list has the
+    messages which only say that a server is read-only. Such a server may be a healthy standby.
     """
     text = str(error)
     lines = [_first(part, error) for part in (_HOST.split(text)[1:] or [text])]

@@ -48,7 +48,7 @@ def copy(source: Path, target: Path) -> None:
 
 def below(folder: Path) -> Iterator[str]:
     """The paths of all files below a folder; none if the folder doesn't exist. A folder that disappears meanwhile is
-    left out. Raises OSError if a folder can't be listed: ``os.walk`` would take it for an empty one.
+    left out. Raises OSError if a folder can't be listed; by default, ``os.walk`` treats such a folder as empty.
     """
     for place, _, names in os.walk(folder, onerror=_unless_gone):
         yield from (os.path.join(place, name) for name in names)

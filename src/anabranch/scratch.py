@@ -2,8 +2,8 @@
 folders of processes of the same user that were killed.
 
 A process locks its folder. When the process and its forks have ended, in whatever way, the operating system releases
-the lock, so an unlocked folder belongs to no running process. The folder itself is locked, rather than a file in it,
-because only then does systemd-tmpfiles leave old files in the folder alone.
+the lock, so an unlocked folder belongs to no running process. The lock is on the folder itself, rather than on a
+file in it, because only then does systemd-tmpfiles keep old files in the folder.
 """
 
 from __future__ import annotations

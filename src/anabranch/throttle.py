@@ -33,8 +33,8 @@ class Throttled:
 
 @dataclass
 class LastTold:
-    """Knows what was last told about each thing, so that an attempt that fails again and again is told once for each
-    reason. Thread-safe.
+    """Remembers the last text that was shown about each thing, so that an attempt that keeps failing for the same
+    reason is reported only once. Thread-safe.
     """
 
     _texts: dict[Hashable, str] = field(default_factory=dict)
@@ -45,9 +45,9 @@ class LastTold:
         return text != before
 
     def over(self, about: Hashable = None) -> None:
-        """Forget what was told about a thing, because it is in order again: its next text is new."""
+        """Forget the last text about a thing, because the problem is over. The next text about the thing is new."""
         self._texts.pop(about, None)
 
     def keep(self, those: Callable[[Any], bool]) -> None:
-        """Forget all things but those for which ``those`` returns True."""
+        """Keep only the things for which ``those`` returns True, and forget the others."""
         self._texts = {about: text for about, text in list(self._texts.items()) if those(about)}

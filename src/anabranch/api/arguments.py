@@ -101,8 +101,8 @@ def function(kind: str, function: object) -> Callable[..., Any]:
 
 
 def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> dict[str, Any]:
-    """The arguments of an ``agg`` operator: ``by``, the list of columns, and ``aggregates``, an SQL expression for each
-    result column.
+    """The arguments of an ``agg`` operator: the list of columns ``by``, and ``aggregates``, which maps each result
+    column to its SQL expression.
     """
     if not aggregates:
         raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
@@ -169,8 +169,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """Return ``given`` if it is a processor and fits ``timers``: it must define ``on_timer`` if ``timers`` names a
-    clock, and must not define it if ``timers`` is None.
+    """Return ``given`` if it is a processor that fits ``timers``; otherwise, raise GraphError. The processor must
+    define ``on_timer`` if ``timers`` names a clock, and must not define it if ``timers`` is None.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)

@@ -116,7 +116,7 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The columns are those of the value followed by those of the key. No column may be in both.
+        The result has the columns of the value, followed by those of the key. No column may be in both.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.

@@ -130,7 +130,7 @@ class Stream:
 
         Args:
             function: takes a message as a dict and returns ``True`` to keep it, or ``False`` or ``None`` to drop it.
-                May be ``async``. If it raises an exception, the message becomes a dead letter by default.
+                The function may be ``async``. If it raises an exception, the message becomes a dead letter by default.
             name: the operator's name.
 
         Example: ``flights.filter(lambda flight: flight["dest"] in OURS)``.
@@ -165,8 +165,9 @@ class Stream:
         """Pair rows of this stream and another that have the same stage key, and event times at most ``within`` apart.
 
         Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
-        followed by the other's except the key, and has no event time. It is emitted once both rows have been read. Rows
-        wait in state until the watermark shows that no partner can come. Rows older than the watermark are dropped.
+        followed by the other stream's columns without the key. It has no event time, and is emitted once both rows have
+        been read. Rows wait in state until the watermark shows that no partner can come any more. Rows older than the
+        watermark are dropped.
 
         Args:
             other: another stream of the same job.

@@ -107,8 +107,8 @@ class Timers:
         self._changed = {}
 
     def flush(self) -> dict[int, bool]:
-        """Write the turn's changes. Returns a dict from the time of each changed timer, in ms since 1970, to whether
-        the timer was registered (True) or deleted (False).
+        """Write the turn's changes. Returns a dict that maps the time of each changed timer, in ms since 1970, to True
+        if the timer was registered, or to False if it was deleted.
         """
         for at, there in self._changed.items():
             act: Callable[[int], None] = self._kept.register if there else self._kept.delete

@@ -80,7 +80,8 @@ class Seating:
 
     Attributes:
         racks: the rack of each seat; None if it isn't known, or if racks don't count although the rules ask for them.
-        why_not: why racks don't count although the rules ask for them; otherwise, and for a single seat, empty.
+        why_not: why racks don't count although the rules ask for them. Empty if racks count, if the rules don't ask for
+            them, or if there is only one seat.
         cost: the sum of two parts. The first part is ``traffic_cost`` for each partition that a container reads from
             another rack, multiplied by the number of groups that read the partition. The second part is
             ``non_overlap_cost`` for each task that moves. If several tasks in a container read a partition, the
@@ -129,8 +130,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
-        former: the former seats, by stage and by the name that each task had then. These names differ from the present
-            names if the factor has changed.
+        former: the former seats, by stage and by each task's name at that time, which differs from the present name if
+            the factor has changed.
 
     Raises:
         ConfigError: there are no seats, or the costs are too large for an exact comparison.

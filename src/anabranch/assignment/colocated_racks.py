@@ -40,9 +40,9 @@ def place(
 ) -> tuple[dict[str, str], float]:
     """Place the members. Returns each member's seat, by name, and the total cost.
 
-    A *group* is the tasks that read the same partitions. A seat with any task of a group reads all partitions of the
-    group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads each
-    group over few racks. If partitions are read in fewer seats on average with one of them, the other is dropped.
+    A *group* consists of the tasks that read the same partitions. A seat with any task of a group reads all partitions
+    of the group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads
+    each group over few racks. If partitions are read in fewer seats on average with one of them, the other is dropped.
     Within each remaining placement, groups with equally many tasks and equally many partitions swap places so that the
     total cost is as low as possible. The cheapest result is returned.
 

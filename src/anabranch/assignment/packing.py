@@ -12,7 +12,7 @@ __all__ = ["Line"]
 
 
 class Line:
-    """Places groups of tasks in seats, in few pieces. A *piece* is the tasks of one group that are in one seat.
+    """Places groups of tasks in seats, in few pieces. A *piece* consists of the tasks of one group in one seat.
 
     The groups form a line of tasks, which is divided among the seats: there is a cut at the end of each seat's part. A
     cut is *clean* if it falls between two groups or at the end of the line. The number of pieces is the number of
@@ -119,9 +119,10 @@ class Line:
         return min(best, key=lost)
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
-        """How much is gained if ``seat``, which has room for ``left`` tasks, takes as many tasks of a group as it can:
-        three numbers, to be compared in this order. Larger is better. They are the number of tasks that stay in this
-        seat minus the number of tasks that other seats lose; the number of tasks that stay; minus the group's number.
+        """A sort key for a group: how much is gained if ``seat``, which has room for ``left`` tasks, takes as many
+        tasks of the group as it can. A larger key is better. The key contains the number of tasks that stay in this
+        seat, less the number that other seats lose; then the number of tasks that stay; then the group's negative
+        number.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

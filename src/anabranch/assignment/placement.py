@@ -144,8 +144,8 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task. Tasks that can stay don't move. The others fill the free places, beginning with the seat
-    that has the fewest."""
+    """The seat of each task. Tasks that can stay don't move. The others fill the free places of one seat after another,
+    beginning with the seat that has the fewest free places."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -154,7 +154,7 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
     """The seat of each task. Tasks that can stay don't move. The others fill the free places; those of one group share
-    a seat if it has enough free places."""
+    a seat if any seat has enough free places."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -147,9 +147,10 @@ def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Pl
 
 
 def noted(outputs: Mapping[str, Any], batch: Batch, ends: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """What a copied folder may say about where the lane's ``outputs`` end, if the lane continues from ``batch``: of the
-    streams in the backup nothing beyond their ``ends``, and of tables no batch that isn't committed in the copy. The
-    lane may have noted more while it was copied.
+    """The notes about the ends of outputs that fit a copied folder whose lane continues from ``batch``. ``outputs`` are
+    the notes in the copy. They may say too much, because the lane may have written them while its folder was being
+    copied. For streams in the backup, the result notes nothing beyond their ``ends``; for tables, it notes no batch
+    that isn't committed in the copy.
     """
     done = batch.number - batch.pending
     streams = {

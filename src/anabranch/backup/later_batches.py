@@ -21,15 +21,15 @@ _CURE = (
 
 
 def check(systems: Systems, backup: Manifest, moment: Moment, restored: Collection[str]) -> None:
-    """Check that outputs that aren't restored contain no batches that the backup doesn't know: neither later batches of
-    its lanes, nor batches of lanes that didn't exist yet.
+    """Check that outputs that won't be restored contain no batches unknown to the backup: neither later batches of the
+    backup's lanes, nor batches of lanes that didn't exist yet.
 
     Args:
         moment: the job at the moment of the backup.
         restored: the streams that will be restored.
 
     Raises:
-        ConflictError: an output contains such a batch.
+        ConflictError: an output contains a batch unknown to the backup.
     """
     planned = {each.lane: each.planned for each in backup.lanes if each.is_open}
     written: dict[str, set[str]] = {}

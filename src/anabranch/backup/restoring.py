@@ -1,11 +1,11 @@
-"""Restores a job from a backup to a store and a storage root that contain nothing of the job.
+"""Restores a job from a backup to a store and a storage root that don't contain the job yet.
 
-The order of the steps has two purposes: an interrupted restore can be repeated, and the store doesn't know the job
-until everything else is in place:
+The steps are in this order, so that an interrupted restore can be repeated, and the store doesn't know the job until
+everything else is in place:
 
 1. compare all files of the backup with their checksums; check that no folders of the job's lanes exist, that outputs
-   that won't be restored contain no batches that the backup doesn't know, and that existing streams still have the
-   records that the job must read;
+   that won't be restored contain no batches unknown to the backup, and that existing streams still have the records
+   that the job must read;
 2. copy each stream that doesn't exist here to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.
@@ -96,7 +96,7 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
         ConflictError: the store already has the job; folders of its lanes already exist; another process on this
             machine is running the job; a stream that exists here isn't the one in the backup, or lacks records; or
-            outputs that aren't restored contain batches that the backup doesn't know.
+            outputs that aren't restored contain batches unknown to the backup.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)

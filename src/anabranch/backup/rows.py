@@ -1,5 +1,5 @@
 """Writes a job's rows into a backup, and reads them. In a backup, the rows form a small store. If that store has an
-older format, it is migrated, as any store is."""
+older format, it is migrated like any other store."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def kept(job: str, tree: Tree) -> JobRows:
 
 
 def at_rest(rows: JobRows, places: Mapping[str, Any], why: str) -> JobRows:
-    """A copy of a job's rows, as a restore stores them: no process runs the job. An active deployment has become a
-    stopped one, running lanes have become planned ones, and containers have lost their seats. The epoch is raised by
+    """A copy of a job's rows for a restore, changed so that no process runs the job: an active deployment becomes a
+    stopped one, running lanes become planned ones, and containers lose their seats. The epoch is raised by
     :data:`EPOCHS_AHEAD`.
 
     Args:

@@ -48,8 +48,8 @@ def accept(
 
 
 def _readers(store: Store, job: str, stream: str) -> list[Lane]:
-    """The lanes of a job that reads a stream from outside. Raises UsageError if the job doesn't, and the errors of
-    :func:`stopped_job.ended`.
+    """The open lanes of a job. Raises UsageError unless ``stream`` is an input that the job doesn't write itself, and
+    the errors of :func:`stopped_job.ended`.
     """
     lanes = stopped_job.ended(store, job)
     own = {stream for lane in lanes for stream in lane.outputs}
@@ -64,7 +64,8 @@ def _readers(store: Store, job: str, stream: str) -> list[Lane]:
 def _accepted(
     store: Store, its: Settings, lanes: Sequence[Lane], stream: str, *, yes: bool, quiet: bool
 ) -> list[Acceptance]:
-    """Look at the lanes' folders and, if ``yes``, give lanes folders that continue with the stream as it is.
+    """Find the lanes that can't continue with the stream as it is, print what would change for them and, if ``yes``,
+    give them folders with which they can. Prints nothing about the lanes if ``quiet``.
 
     Raises:
         UsageError: all lanes can continue with the stream as it is.
@@ -142,9 +143,9 @@ def _check_functions(store: Store, found: Sequence[Acceptance]) -> None:
 
 
 def rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target: Callable[[Lane], str]) -> None:
-    """Let lanes continue with the stream as it is. Until the store is changed, nothing is, except that the lanes are
-    fenced, so the job still refuses the stream if this process is killed, and ``accept`` can be repeated. ``target``
-    returns the URI of a lane's new folder.
+    """Let lanes continue with the stream as it is. If this process is killed before it changes the lanes in the store,
+    the only effect is that the lanes are fenced: the job still refuses the stream, and ``accept`` can be repeated.
+    ``target`` returns the URI of a lane's new folder.
 
     Raises:
         StateError: a lane's pending batch can be neither finished nor forgotten. No lane has been changed.
@@ -170,8 +171,8 @@ def rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target:
 
 
 def _published(systems: Systems, lane: Lane, found: Acceptance) -> int:
-    """The lane's last batch that is in an exactly-once output or a table, at least in part, once the lane is fenced; -1
-    if none, or if no batch is pending.
+    """Fence a lane that has a pending batch. Returns the last batch of which at least a part is in an exactly-once
+    output or a table; -1 if there is none, or if no batch is pending.
     """
     if found.folder is None or not found.folder.pending:
         return -1

@@ -1,5 +1,5 @@
-"""``anabranch compact``: removes two things from a stopped job: lane folders that the job no longer needs, and foreign
-state, which is state in a lane's folder that belongs to tasks that other lanes own now.
+"""``anabranch compact``: removes lane folders and foreign state that a stopped job no longer needs. Foreign state is
+state in one lane's folder that belongs to tasks of other lanes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finds the coordinator that serves a job. If no coordinator is configured, this is the one that leads on the store (if
-several machines can reach the store) or a process on this machine. If there is no coordinator at all, questions are
-answered from the store.
+"""Finds the coordinator that serves a job: the configured one. If none is configured, it is the coordinator that leads
+on the store, if several machines can reach the store; otherwise, a process on this machine. If there is no coordinator
+at all, questions are answered from the store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 def overview(settings: CoordinatorSettings) -> Overview:
     """An overview of all jobs, from the coordinator at :func:`coordinator_url`. Without a URL, the data of each job
-    come from the process on this machine that serves it or, if there is none or it doesn't answer, from the store."""
+    come from the process on this machine that serves the job or, if there is none or it doesn't answer, from the store.
+    """
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:
         return found
@@ -63,8 +64,8 @@ def overview(settings: CoordinatorSettings) -> Overview:
 
 
 def _asked(ask: Callable[[], T], otherwise: T) -> T:
-    """The answer of a process or, if the process can't answer at the moment, ``otherwise``: one process mustn't hide
-    the jobs of all others."""
+    """The answer of a process or, if the process can't answer at the moment, ``otherwise``, so that one process doesn't
+    hide the jobs of the others."""
     try:
         return ask()
     except AWAY:
@@ -221,8 +222,8 @@ def _is_here(url: str) -> bool:
 
 
 def _told(settings: CoordinatorSettings, job: str, ask: Callable[[Client], T], look: Callable[[Store], T]) -> T:
-    """Like :func:`read`, but for one job. If no coordinator is known, the answer is the one that ``look`` reads from
-    the store. If a coordinator is known but can't be reached, an error is raised, and the store isn't read.
+    """Like :func:`read`, but for one job. If no coordinator is known, ``look`` reads the answer from the store. If a
+    coordinator is known but can't be reached, an error is raised, and the store isn't read.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:

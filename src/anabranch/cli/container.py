@@ -230,8 +230,8 @@ def _serve(
 
 
 def check_ended_well(client: Client, job: str, deployment: int) -> None:
-    """Raises JobFailedError if the job is known to have failed, and ConflictError if a later deployment of the job
-    exists that isn't stopped."""
+    """Raises JobFailedError if the job is known to have failed, and ConflictError if the job has a later deployment
+    that isn't stopped."""
     try:
         status = client.status(job)
     except AWAY as error:

@@ -126,8 +126,9 @@ def _class_archive() -> str:
 
 
 def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """The result of all probes of Spark's private surface together, and one for each probe that fails, as triples: the
-    check's name, whether it passed, and a text. If Spark doesn't start, a single failed result says why."""
+    """One result for all probes of Spark's private surface together, and one more for each probe that fails. Results
+    are triples: the check's name, whether it passed, and a text. If Spark doesn't start, a single failed result says
+    why."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to check it ...")
@@ -191,8 +192,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, must come from
-    a Maven repository, and isn't there. (Without ``mvn``, this isn't checked.)"""
+    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted`` and must come
+    from a Maven repository that doesn't have it. (Without ``mvn``, this isn't checked.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -203,8 +204,8 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository,
-    and isn't there. (Without ``mvn``, this isn't checked.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository
+    that doesn't have it. (Without ``mvn``, this isn't checked.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)

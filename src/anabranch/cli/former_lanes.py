@@ -1,6 +1,6 @@
 """Closes the lanes of a job's former version for ``anabranch run``. Only the code that began a lane's batch can finish
-the batch, but this process has the code of the new version. So the former version's code runs in a container, which is
-another process. That process ends when this one does.
+the batch, but this process has the code of the new version. So the former version's code runs in a separate container
+process, which ends when this process does.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _failed(status: JobStatus) -> Lane | None:
 
 @contextmanager
 def _container(job: str, seat: str, url: str, token: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A container process for the block. It is told to end when the block ends; if this process dies, the container
-    process ends at once.
+    """Run a container process during the block. When the block ends, the container process is told to end; if this
+    process dies, the container process ends at once.
     """
     environment = {**configuration.environment_of_containers(), f"{configuration.PREFIX}COORDINATOR__TOKEN": token}
     environment.pop("EXECUTION_ENV_CONTAINER_ID", None)

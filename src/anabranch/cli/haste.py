@@ -1,5 +1,5 @@
-"""For the verbs that change a job: the option ``--now``, a reminder of what it allows, and messages that say what
-closing lanes are waiting for."""
+"""Gives the verbs that change a job the option ``--now``, a reminder of what this option allows, and messages that say
+what closing lanes are waiting for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Now = Annotated[
 
 
 def said(now: bool) -> None:
-    """If ``now`` is set, remind the user of what it allows."""
+    """If ``now`` is set, remind the user of what ``--now`` allows."""
     if now:
         progress.say("--now: at-least-once output and foreach_batch calls of running batches may be repeated")
 

@@ -1,5 +1,5 @@
-"""Shows, as text and as JSON, the jobs that read a stream, and how many records the stream keeps for each of them; and
-forgets such a job.
+"""Shows which jobs read a stream, and how many records the stream keeps for each of them, as text or as JSON. Also
+makes a stream forget such a job.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process, because it can't continue, or end it if it was told to end.
+        """Replace the process because it can't continue. If it was told to end, end it instead.
 
         Returns only if the process can't be replaced, if it has been replaced too often, or if a new process would
         restart a job that is being stopped."""

@@ -1,4 +1,5 @@
-"""``anabranch restore``: restores a job from a backup to places that contain nothing of the job, or checks a backup."""
+"""``anabranch restore``: restores a job from a backup to a store and a storage root that don't contain the job yet, or
+checks a backup."""
 
 from __future__ import annotations
 

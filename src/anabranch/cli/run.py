@@ -97,7 +97,7 @@ def execute(
 
     Args:
         available_now: whether the job ends when its inputs have been read up to their current end offsets.
-        show: what to draw below the table of lanes.
+        show: returns what to draw below the table of lanes.
         reset_state: whether a drained job begins without state.
         replacer: replaces this process if necessary; by default, it is never replaced.
         drop_state: the operators whose state may be dropped if the job has changed.

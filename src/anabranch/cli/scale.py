@@ -46,7 +46,7 @@ def scale(
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
     """Print how many lanes a change closes and starts. Then, if ``timeout`` isn't None, wait until the change is done.
-    Returns the end of the sentence that reports the change: that all lanes run or, without waiting, an empty text.
+    Returns the end of the line that reports the change: that all lanes run; empty without waiting.
 
     Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """
@@ -121,8 +121,8 @@ def _check(client: Client, job: str, changed: ScaleResult | RewindResult) -> Non
 
 
 def gone_back(client: Client, job: str, to: str) -> ConflictError:
-    """The error for a job whose change was undone, with the reason. ``to`` names the state to which the job has
-    returned."""
+    """The error for a job whose change was undone, with the reason. ``to`` describes what the job has gone back to,
+    such as its former factor."""
     last = next((each for each in client.changes(job) if each.outcome == "undone"), None)
     why = "" if last is None else f": {last.reason}"
     return ConflictError(f"job {job} has gone back to {to}{why}", f"see anabranch events {job}")

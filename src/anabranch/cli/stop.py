@@ -45,7 +45,7 @@ def stop(
 
 
 def _wait(client: Client, where: CoordinatorSettings, job: str, timeout: float) -> JobStatus:
-    """Wait until a job has stopped, and return its last status. ``client`` is the one that stopped the job."""
+    """Wait until a job has stopped, and return its last status. ``client`` is the client that requested the stop."""
     waits, unserved = haste.Waits(), False
 
     def look() -> JobStatus | None:

@@ -63,7 +63,7 @@ class Takeover:
 
         Raises:
             ConflictError: the new version can't take over. The message says why, and what can be done.
-            UsageError: there is no such state to drop.
+            UsageError: an operator in ``drop_state`` has no state, or would also have state in the new version.
             AnabranchError: as for :func:`next_version.planned`.
         """
         job = self.file.graph.job
@@ -107,9 +107,9 @@ class Takeover:
         )
 
     def _check_code(self, prepared: Prepared) -> None:
-        """Raises ConflictError if code that must close lanes can't be loaded from the store. Not checked for a
-        deployment from which the new version differs only in the bodies of functions, because the new version's code
-        can close its lanes.
+        """Raises ConflictError if code that must close lanes can't be loaded from the store. A deployment that differs
+        from the new version only in the bodies of functions isn't checked, because the new version's code can close
+        that deployment's lanes.
         """
         job = self.file.graph.job
         own = fingerprint.of(self.file.graph, prepared.plan, self.settings, prepared.known)

@@ -15,8 +15,8 @@ _ENDS_WITHIN = 10.0
 
 class WarmUp:
     """Warms up a Spark session in a thread: :meth:`begin` starts a job (see :func:`anabranch.cli.warming.warm`). Use
-    this object in a ``with`` block: when the block ends, the job is asked to end early. A session on a cluster isn't
-    warmed up.
+    this object in a ``with`` block: at the end of the block, a job that is still running is asked to end early. A
+    session on a cluster isn't warmed up.
 
     Attributes:
         begun: whether :meth:`begin` was called.

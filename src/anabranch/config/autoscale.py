@@ -19,10 +19,10 @@ class AutoscaleSettings(Section):
         max: the largest factor that is chosen; a power of two.
         target_busy: the first target: Python functions work on each bucket for at most this share of the time.
         target_lag_seconds: the second target: a backlog is worked off within this time.
-        cooldown: how long the factor stays the same after a change. There are two exceptions: the factor can be raised
-            earlier if working off a backlog would take longer than ``target_lag_seconds``, or if the deployment is in
-            its first generation. After a change was undone, the factor stays the same for ten times ``cooldown``,
-            without exceptions.
+        cooldown: how long the factor stays the same after a change. The factor can be raised earlier in two cases: if
+            working off a backlog would take longer than ``target_lag_seconds``, or if the deployment is in its first
+            generation. After a change was undone, the factor stays the same for ten times ``cooldown``, even in these
+            cases.
     """
 
     min: int = 1

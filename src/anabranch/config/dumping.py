@@ -1,5 +1,6 @@
 """Converts settings into the form in which a coordinator stores them. This form contains everything that was set,
-except ``[coordinator]``. Secrets that aren't references are refused, as far as they are recognized."""
+except ``[coordinator]``. A secret that is given literally, instead of as a reference, is refused if it is
+recognized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the progress of a running batch from the reports of its Spark tasks, without clock, threads or Spark."""
+"""Computes a running batch's progress from the reports of its Spark tasks. Pure: no clock, no threads, no Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A planned batch, with what is needed to compute its progress.
+    """A planned batch, with the data from which its progress is computed.
 
     Attributes:
         ranges: for each partition, the first offset that the batch reads, and the end offset.
@@ -52,11 +52,11 @@ class PlannedBatch:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """A batch's progress at a moment.
+    """A batch's progress at a given moment.
 
     Attributes:
-        worked: for how many seconds functions have worked on each bucket. The keys are pairs: the number of the task at
-            factor 1, and the number of the bucket.
+        worked: how many seconds functions have worked on each bucket. Each key is a pair: the task's number at factor
+            1, and the bucket's number.
         tasks: the largest number of Spark tasks in which functions of one operator have been running at the same time.
     """
 
@@ -66,8 +66,8 @@ class ProgressSample:
 
 
 class Tracker:
-    """Computes the progress of one batch. ``since`` is when the query started to write the batch; ``before`` are the
-    :attr:`ratios` of the previous batch."""
+    """Computes the progress of one batch. ``since`` is when the query started to write the batch; ``before`` contains
+    the :attr:`ratios` of the previous batch."""
 
     def __init__(self, planned: PlannedBatch, since: float, before: Mapping[str, float] | None = None) -> None:
         self._planned = planned
@@ -136,7 +136,7 @@ class Tracker:
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """The operators, by label. For each Spark task, only the newest attempt counts. For each operator, only the
         Spark stage with the most rows counts, except for reading: each source can be read in a separate Spark stage, so
-        all of them count.
+        all of these stages count.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -234,7 +234,8 @@ class Tracker:
 
         If the number hasn't been measured, it is assumed to be 1 for an operator that runs after the sources' Spark
         stage, has received rows and has a running Spark task. For any other operator, the result is None. (A running
-        Spark task is required because a Spark task without rows ends at once, and so says nothing about the others.)
+        Spark task is required because a Spark task without rows ends at once, and so says nothing about the other Spark
+        tasks.)
         """
         known = self._before.get(operator.label)
         under_way = any(not task.told.ended for task in operator.tasks)
@@ -265,7 +266,7 @@ class Tracker:
         """An operator's progress, from 0 to 1: the share of its rows that it has processed. To estimate the operator's
         total number of rows, the rows received from each partition are divided by the share of the partition's planned
         records that has been received, and the results are added up. A partition from which nothing has been received
-        yet is assumed to give as many rows per planned record as the others.
+        yet is assumed to give as many rows per planned record as the other partitions.
         """
         expected: dict[Partition, float] = defaultdict(float)
         seen = covered = 0.0
@@ -317,8 +318,8 @@ class Tracker:
 
     def _buckets(self, functions: Sequence[Operator]) -> dict[str, int]:
         """How many rows of each bucket the slowest operator has processed, by the bucket's text form. The slowest
-        operator is the one of ``functions`` that has processed the fewest rows. Contains only the ``_MOST_BUCKETS``
-        buckets with the fewest rows, in ascending order of rows; {} without functions.
+        operator is the operator in ``functions`` that has processed the fewest rows. The result contains only the
+        ``_MOST_BUCKETS`` buckets with the fewest rows, in ascending order of rows; {} without functions.
         """
         if not functions:
             return {}

@@ -1,4 +1,4 @@
-"""Stores how large a lane's batches can be. From this, later processes and lanes derive the size of their first batch.
+"""Stores how large a lane's batches can be, so that later processes and lanes can choose a size for their first batch.
 The files are next to the folders of the job's lanes.
 
 The stored sizes only save time, so a damaged file is treated as missing, and a failure to write is ignored.
@@ -30,8 +30,8 @@ root, job and file."""
 
 
 class BatchSizeStore:
-    """Stores the batch sizes of a lane. All lanes of a stage and group share a file, with the size that was written
-    last for each factor."""
+    """Stores the batch sizes of a lane. All lanes of a stage and group share a file, which contains the last written
+    size for each factor."""
 
     def __init__(self, lane_folders: LaneFolders, lane: Lane) -> None:
         self._lane_folders = lane_folders
@@ -40,14 +40,15 @@ class BatchSizeStore:
         self._noted = monotonic()
 
     def note(self, rows: int, *, ends: bool = False) -> None:
-        """Record that a batch of the lane can have up to ``rows`` records. Errors of the storage are ignored.
+        """Record that a batch of the lane can have up to ``rows`` records. Storage errors are ignored.
 
         A size that is close to the last written one is ignored. Any other size is written, but at most once every few
-        seconds, and not within the first few seconds of this object's life. A size that isn't written yet is known only
-        to lanes of this process, until a later call writes it.
+        seconds, and not within the first few seconds of this object's life. Until the next call, which replaces it, a
+        size that isn't written is known only to lanes of this process.
 
         Args:
-            ends: whether this is the lane's last call, which writes a size without delay.
+            ends: whether the lane is ending. If so, this is the lane's last call, and the size is written without
+                delay.
         """
         key, size = _key(self._lane_folders, self._lane), {self._lane.factor: StoredSize(rows, _partitions(self._lane))}
         low, high = sorted((rows, self._rows))

@@ -24,7 +24,7 @@ class DrainHook:
 
     def drained(self, lane: Lane) -> None:
         """Record that a lane has drained. Call ``on_drain``, if there is one, for each of the lane's tasks whose other
-        lanes in this container have also drained. Exceptions of ``on_drain`` are passed on."""
+        lanes in this container have also drained. Exceptions that ``on_drain`` raises propagate to the caller."""
         if self._function is None:
             return
         with self._lock:

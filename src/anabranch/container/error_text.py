@@ -1,5 +1,5 @@
 """Makes the error text for a failed lane: anabranch's own message if there is one, otherwise the root cause. Also
-determines what may help.
+determines what may help the lane to recover.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Failure:
 
     @property
     def told(self) -> str:
-        """The whole failure as text, in the form in which anabranch's own errors are printed."""
+        """The whole failure as text, in the format of anabranch's own errors."""
         return "\n  ".join(each for each in (self.what, *self.reasons, self.cure) if each)
 
 
 @dataclass(frozen=True)
 class _Kind:
     """A kind of failure with a known remedy. ``of`` recognizes its causes. ``what`` describes the root cause in
-    anabranch's words, if Spark's are hard to read."""
+    anabranch's words, if Spark's words are hard to read."""
 
     of: Callable[[Cause], bool]
     cure: str
@@ -193,8 +193,8 @@ def failure(error: BaseException, home: str = "") -> Failure:
     """Describe an error as the failure that the user sees.
 
     If the error's text names a known problem outside the job, such as a full disk or an unreachable broker, the
-    failure's remedy is to wait. For an error of the job's own code, this is so only if the text names a full disk;
-    :attr:`Failure.unless_full` is then the failure to report if no disk turns out to be full.
+    failure's remedy is to wait. For an error in the job's own code, the remedy is to wait only if the text names a full
+    disk; :attr:`Failure.unless_full` is then the failure to report if no disk turns out to be full.
 
     Args:
         home: the job's folder. A stack frame in this folder means that the job's own code failed. The failure then
@@ -215,8 +215,8 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 def _is_of_job(text: str, home: str) -> bool:
     """Whether the job's own code (a function or an expression) has failed. The text of such a failure says little about
-    the lane's surroundings: it may quote any value of a record, or be about services that the code calls, and it isn't
-    known whether these will recover."""
+    the lane's surroundings: it may quote any value of a record. Or it may be about a service that the code calls, and
+    it isn't known whether that service will recover."""
     if _OF_OPERATOR.search(text) is not None:
         return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None

@@ -64,8 +64,8 @@ def ready(
         unless: returns whether to stop waiting, and to skip the check.
 
     Raises:
-        ConfigError: ``SLOTS_WITHIN`` seconds after the first executor has started, there are still fewer than ``cores``
-            of Spark's task slots.
+        ConfigError: Spark still has fewer than ``cores`` task slots ``SLOTS_WITHIN`` seconds after the first executor
+            has started.
         AnabranchError: the executors can't run anabranch's Python code, or a folder isn't shared with them.
     """
     if not cluster.is_under(spark):
@@ -76,9 +76,9 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait until Spark has at least ``cores`` task slots, and at least one. Returns the number of task slots; 0 if
-    ``unless`` has ended the wait. Raises ConfigError if there are still too few ``SLOTS_WITHIN`` seconds after the
-    first one."""
+    """Wait until Spark has at least ``cores`` task slots, or at least one if ``cores`` is 0. Returns the number of task
+    slots; 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task slots ``SLOTS_WITHIN``
+    seconds after the first one has appeared."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0

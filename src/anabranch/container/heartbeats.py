@@ -55,7 +55,7 @@ class Listening(Coordination, Protocol):
 
 
 class Heartbeats(Protocol):
-    """The calls by which a container's loop exchanges heartbeats."""
+    """The interface through which a container's loop exchanges heartbeats."""
 
     def listen(self, wake: Callable[[], object]) -> None:
         """Call ``wake`` whenever :meth:`take` can return a new answer."""
@@ -81,7 +81,8 @@ class Heartbeats(Protocol):
 
 class DirectHeartbeats:
     """Sends a heartbeat in every turn of the container's loop. If the coordinator's store is unavailable, lanes
-    continue with their last orders, and a heartbeat is tried only once per second. Other errors are passed on.
+    continue with their last orders, and at most one heartbeat per second is attempted. Other errors propagate to the
+    caller.
 
     Args:
         say: called with a message when the store becomes unavailable, and when it is available again.
@@ -161,8 +162,8 @@ class BackgroundHeartbeats:
     A failed heartbeat counts as missed, and the threads continue.
 
     Args:
-        period: the longest time in seconds that a poll waits, and the time between two attempts while the coordinator
-            can't be reached, which is at most a quarter of the lease.
+        period: the longest time in seconds that a poll waits. While the coordinator can't be reached, this is also the
+            time between two attempts, but no more than a quarter of the lease.
         say: called with a message when the coordinator can no longer be reached, and when it can be reached again.
     """
 
@@ -202,7 +203,7 @@ class BackgroundHeartbeats:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty if it needn't. See :attr:`SeatLease.must_stop`."""
+        """Why everything must end now; empty as long as the container can continue. See :attr:`SeatLease.must_stop`."""
         with self._lock:
             return self._seat_lease.must_stop
 

@@ -11,7 +11,7 @@ Positions = Mapping[str, int]
 
 
 class Idleness:
-    """Follows the positions of a lane, and says which of its SSPs are idle.
+    """Tracks a lane's positions, and determines which of the lane's SSPs are idle.
 
     Args:
         patience: the seconds without a new record after which an SSP is idle. The time before the SSP was first seen
@@ -28,8 +28,7 @@ class Idleness:
 
         Args:
             idle: the SSPs that were idle when the lane last ended. SSPs without a position aren't marked.
-            ends: the end offsets, as far as they are known. SSPs with an end offset beyond their position aren't
-                marked.
+            ends: the end offsets that are known. SSPs with an end offset beyond their position aren't marked.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}

@@ -19,8 +19,8 @@ log = logs.get_logger()
 
 
 class Inputs:
-    """The streams that a lane reads. ``starting`` are the lane's start offsets, which apply to the partitions for which
-    the lane's committed batches have no position yet."""
+    """The streams that a lane reads. ``starting`` contains the lane's start offsets, which apply only to partitions
+    that have no position in the lane's committed batches yet."""
 
     def __init__(self, systems: Systems, lane: Lane, starting: Mapping[SSP, int]) -> None:
         self._systems = systems
@@ -41,7 +41,7 @@ class Inputs:
 
     def tell(self, positions: Mapping[SSP, int]) -> bool:
         """Commit positions to the systems of the inputs, for the consumer group ``<job>.<stage>``. Only tools that show
-        lag use them. Returns whether all were committed."""
+        lag use these positions. Returns whether all of them were committed."""
         done = True
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
@@ -75,8 +75,9 @@ class Inputs:
         return tuple(warning for warning in found if warning)
 
     def take(self, folder: Folder) -> None:
-        """Record in a new lane's folder which streams the lane reads. Where systems know the readers of their streams,
-        prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the streams.
+        """Record in a new lane's folder which streams the lane reads. In systems that keep track of the readers of
+        their streams, prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the
+        streams.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -112,7 +113,8 @@ class Inputs:
         Raises:
             NotFoundError: a stream is gone.
             StateError: a stream was deleted and created again, a partition ends before the lane's position, or records
-                that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", the last only causes a warning.)
+                that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", missing records only cause a
+                warning.)
         """
         self._check_ids(folder.stream_ids(), self.ids())
         read = folder.positions()
@@ -141,7 +143,8 @@ class Inputs:
                 self._check_id(name, stream, self._noted.get(stream), found)
 
     def _check_ids(self, known: Mapping[str, str], ids: Mapping[str, str]) -> None:
-        """Compare the streams' current ids with those that a lane has noted."""
+        """Raise StateError if a stream's current id differs from the id that a lane has noted, because the stream was
+        then deleted and created again."""
         for name, stream in self.streams:
             self._check_id(name, stream, known.get(stream), ids[stream])
 

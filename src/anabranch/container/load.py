@@ -1,4 +1,4 @@
-"""A lane's load: for what share of the time the lane works, and how fast records arrive. Pure: no clock, no threads, no
+"""A lane's load: the share of the time that the lane works, and how fast records arrive. Pure: no clock, no threads, no
 Spark.
 """
 
@@ -23,7 +23,7 @@ _NOTHING: Worked = {}
 
 @dataclass(frozen=True)
 class _Sample:
-    """The metrics at one time.
+    """The metrics at a given time.
 
     Attributes:
         at: the time, in seconds on any clock.
@@ -45,7 +45,7 @@ class Load:
 
     Attributes:
         busy: the share of the time that batches took, from 0 to 1.
-        working: the share of the time for which Python functions worked on the bucket that took the most time.
+        working: the share of the time that Python functions spent on the bucket that took the most time.
         arriving: the records that arrived per second.
         throughput: the records that were read per second.
         span: the seconds that these metrics cover.
@@ -80,7 +80,7 @@ class Load:
 
         Args:
             report: the lane's report, without the running batch.
-            worked: how long functions have worked on each bucket, as far as they have reported it.
+            worked: how long functions have worked on each bucket, according to their reports so far.
             done: how many of the batch's records are finished.
         """
         if not self._looks:

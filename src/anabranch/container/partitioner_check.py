@@ -14,13 +14,12 @@ _SAMPLE = 20
 
 
 def bases(lane: Lane, stream: str, count: int) -> int:
-    """The partition count that a stream had when the lane's state was first written, as far as the lane's partitions
-    show.
+    """Infer from a lane's partitions how many partitions a stream had when the lane's state was first written.
 
-    An expansion gives a lane partitions whose numbers are higher than those of its old ones by multiples of the old
-    partition count. Even if the lane has no such partitions, the stream may have been expanded. The result is then a
-    guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the lane's
-    partitions.
+    In an expansion, a lane gains partitions whose numbers exceed the numbers of its old partitions by multiples of the
+    old partition count. Even if the lane has no such partitions, the stream may have been expanded. The result is then
+    a guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the
+    lane's partitions.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

@@ -21,7 +21,7 @@ _PATIENCE = 5.0
 
 class Preparations(Generic[T]):
     """For each upcoming lane, takes over the lane's outputs and analyzes its query, in a separate thread. If one of
-    these steps fails, the lane itself does it when it starts.
+    these steps fails, the lane performs it itself when it starts.
 
     Args:
         take: takes over a lane's outputs.
@@ -41,8 +41,8 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane], wanted: Iterable[str] = ()) -> None:
-        """Start to prepare each of these lanes, unless this was started before under the lane's current epoch. A result
-        is kept as long as its lane is in ``coming`` or ``wanted``."""
+        """Start to prepare each of these lanes, except lanes whose preparation was already started under their current
+        epoch. A result is kept as long as its lane is in ``coming`` or ``wanted``."""
         lanes, mine = {(lane.id, lane.epoch): lane for lane in coming}, {*wanted}
         for key, begun in tuple(self._begun.items()):
             if key not in lanes and key[0] not in mine and not begun.is_alive():

@@ -23,7 +23,7 @@ _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
 
 
 class Query(Protocol):
-    """What :class:`Starts` uses of a starting query."""
+    """The part of a starting query's interface that :class:`Starts` uses."""
 
     @property
     def isActive(self) -> bool: ...

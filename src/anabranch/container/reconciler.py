@@ -59,7 +59,7 @@ class Container:
         coordination: how the container reaches its coordinator.
         period: the longest time between two turns of the loop, in seconds.
         replaced: the replacements of this process so far; None if the process can't be replaced.
-        trace: records the details of the error with which a lane has failed.
+        trace: records the details of the error that made a lane fail.
 
     Attributes:
         standbys: the standbys that the container maintains, with or without a seat.
@@ -94,8 +94,8 @@ class Container:
         self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
-        """Take a seat, and start and stop lanes until the coordinator says that nothing is left to run and all lanes
-        have ended. If ``leaving`` is set, all lanes are stopped, and the call returns.
+        """Take a seat, and start and stop lanes until all lanes have ended and the coordinator says that nothing is
+        left to run. If ``leaving`` is set, all lanes are stopped, and the call returns.
 
         Raises:
             FencedError: the seat was lost, for example because a newer process has taken it; everything was stopped.
@@ -282,8 +282,8 @@ class Container:
         return self._prestarter.take_fitting(lane, wanted)
 
     def _stop_all(self) -> None:
-        """Stop everything. An error in one step is logged, and the other steps follow: the error that the caller is
-        about to raise says more."""
+        """Stop everything. If one step fails, its error is only logged, and the other steps are still performed:
+        raising the error would hide a more informative one that the caller may be about to raise."""
         keepers = tuple(self._keepers.values())
         for step in (self.standbys.end, self._prestarter.end, *(keeper.leave for keeper in keepers)):
             _guarded(step)
@@ -300,7 +300,8 @@ def _joined(part: LaneSupervisor | Prestarter, end: float) -> bool:
 
 
 def _guarded(step: Callable[[], T]) -> T | None:
-    """The result of a step in which a container stops. If the step fails, this is logged, and the result is None."""
+    """Perform one step of stopping a container, and return the step's result. If the step fails, log the error and
+    return None."""
     try:
         return step()
     except Exception as error:

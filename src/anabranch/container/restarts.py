@@ -44,7 +44,7 @@ class Restarts:
     """The replacements of a process so far.
 
     Attributes:
-        number: how many there were in a row without progress of the failed lane between them.
+        number: how many replacements there were in a row, with no progress of the failed lane in between.
         batches: the highest batch that each lane was known to have committed at the last replacement (-1: none).
         why: the reason for the last replacement.
     """
@@ -62,8 +62,8 @@ class Restarts:
 
         Args:
             lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.
-            batches: the last committed batch of each lane, if it is known. (A new attempt doesn't know it until its
-                query runs.)
+            batches: the last committed batch of each lane for which it is known. (A new attempt doesn't know its lane's
+                last batch until the query runs.)
             why: the reason for the next replacement.
         """
         failed = [lane] if lane else [*batches]

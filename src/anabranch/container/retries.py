@@ -48,8 +48,8 @@ class Standstill:
     take a long time.
 
     Args:
-        after: the seconds for which an SSP with records to read must have kept the same position to count as stalled
-            for the first time.
+        after: how many seconds an SSP with records to read must keep the same position before it first counts as
+            stalled.
     """
 
     def __init__(self, after: float) -> None:

@@ -82,7 +82,7 @@ class Cause:
     @property
     def name(self) -> str:
         """The name of the class without its package. Kafka's classes get a prefix, because some have the same names as
-        classes of Java."""
+        Java classes."""
         short = re.split(r"[.$]", self.kind)[-1]
         return f"Kafka's {short}" if self.kind.startswith("org.apache.kafka.") else short
 
@@ -140,8 +140,8 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes, with the tracebacks of Python and the stack traces of Java. Raises
-    nothing."""
+    """The texts of an exception and of its causes, with Python tracebacks and Java stack traces. Never raises an
+    exception."""
     printed: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -153,7 +153,7 @@ def text_of(error: BaseException) -> str:
 
 
 def parsed(text: str) -> RootCause:
-    """The causes in a text."""
+    """The causes of a failure, found in an exception's text as returned by :func:`text_of`."""
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
     found = [cause for group in _groups([_cut(line) for line in text.split("\n")]) for cause in group]

@@ -88,8 +88,8 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
         prepared: Sequence[str] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving`` says whether the heartbeat returns the seat, and ``returns`` whether a new
-        process will ask for a seat in place of this one. For the other arguments, see :meth:`Heartbeats.take`.
+        """The next heartbeat. ``leaving`` says whether the container gives up its seat, and ``returns`` whether a new
+        process will then ask for a seat in place of this one. For the other arguments, see :meth:`Heartbeats.take`.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -107,8 +107,8 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat. The orders in the answer are ignored if a later heartbeat was answered
-        before it, but the loss of the seat always counts."""
+        """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in the answer
+        are ignored, but the loss of the seat always counts."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

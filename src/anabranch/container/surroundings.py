@@ -16,8 +16,8 @@ then no longer fit."""
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something on which lanes depend. ``name`` says what a lane waits for, ``cure`` what a user can do; ``pattern``
-    matches the texts of failures.
+    """Something outside the job that lanes depend on, such as a disk or a broker. ``name`` says what a lane waits for,
+    and ``cure`` says what a user can do; ``pattern`` matches the texts of failures.
     """
 
     name: str
@@ -134,7 +134,8 @@ _KINDS = (
 
 
 def awaited(text: str) -> Surrounding | None:
-    """The surroundings that have caused a failure, according to its complete ``text``; None if the text names none."""
+    """The part of the surroundings that has caused a failure, according to the failure's complete ``text``; None if the
+    text names none."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 

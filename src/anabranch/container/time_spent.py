@@ -1,4 +1,4 @@
-"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. No clock, no
+"""Divides the time of a running batch among its phases, according to the reports of its Spark tasks. Pure: no clock, no
 threads, no Spark."""
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class TimeSpent:
 
 
 def _weights(operators: Iterable[Operator], now: float) -> tuple[dict[str, float], float]:
-    """The weights by which the time of Spark tasks is divided among phases, and for how many seconds at least one task
-    ran."""
+    """The weights by which the time of Spark tasks is divided among phases, and the seconds during which at least one
+    Spark task ran."""
     by_task: dict[tuple[int, int], list[tuple[Operator, TaskCounts]]] = defaultdict(list)
     for operator in operators:
         for task in operator.tasks:

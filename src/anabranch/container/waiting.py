@@ -34,7 +34,8 @@ def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.
-        chance: a random number from 0 to 1, by which the attempts of lanes that wait for the same thing are spread.
+        chance: a random number from 0 to 1 that varies the result, so that lanes that wait for the same thing don't all
+            try again at once.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

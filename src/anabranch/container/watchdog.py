@@ -33,8 +33,8 @@ def watch(
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
         ended: the caller sets this event once the process no longer needs to be watched.
-        patience: called when the process must stop; returns the seconds after which it is ended.
-        code: the exit code with which the process is ended.
+        patience: called when the process must stop; returns how many seconds the process then has before it is ended.
+        code: the exit code of the process if it is ended.
     """
 
     def look() -> None:
@@ -78,8 +78,8 @@ Replace = Callable[[str], None]
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """In a separate thread, until ``ended`` is set, watch the Java process. Without it, nothing can run, so if it has
-    ended, the Python process is replaced or ended."""
+    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, the Python process is
+    replaced or ended, because nothing can run without the Java process."""
 
     def look() -> None:
         while not ended.wait(_EVERY):

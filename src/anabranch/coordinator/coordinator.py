@@ -74,8 +74,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
             fenced (see :meth:`fences`) and given to other processes. If None, a silent process keeps its seat until
             another process takes it.
-        first: returns the first revision that this coordinator uses when it begins to serve a job: a number unlikely to
-            be near another coordinator's revisions.
+        first: returns the first revision of offers when this coordinator begins to serve a job. The number should be
+            unlikely to be near another coordinator's revisions.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -164,7 +164,7 @@ class Coordinator(Operations):
         return stored_jobs.all_read(self._store, self.status, lambda unread: unread)
 
     def status(self, job: str) -> JobStatus:
-        """The status of a job; if it isn't served here, the last stored one. Raises NotFoundError if there is none."""
+        """A job's status, or its last stored one if it isn't served here. Raises NotFoundError if there is none."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if (running_job := self.registry.jobs.get(job)) is None:
@@ -336,7 +336,7 @@ class Coordinator(Operations):
 
     def fenced(self, lane: Lane) -> None:
         """Record that a lane was fenced under its epoch; other processes can now run it. Does nothing if the lane has
-        another epoch by now or needs no fence any more, or if its job isn't served any more."""
+        another epoch by now or no longer needs a fence, or if its job is no longer served."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -358,7 +358,7 @@ class Coordinator(Operations):
     # Requests from a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher. The ended jobs among ``jobs`` are included: they need nothing."""
+        """What each served job needs from a launcher, and that each ended job among ``jobs`` needs nothing."""
         with self.registry.locked_all() as served:
             found = [seats.demand(each, self.registry.clock(), self.registry.lease) for each in served.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]

@@ -26,7 +26,7 @@ class ServedJobs:
         self._leads = leads
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The status of all served jobs, and of the jobs in ``also`` that exist. None if this coordinator
+        """The status of every served job, and of every job in ``also`` that the store knows. None if this coordinator
         doesn't lead."""
         if not self._leads():
             return None

@@ -17,12 +17,13 @@ class Control:
 
     Attributes:
         watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
-            yet. In the log, no older rows of the lane are expected after the record.
+            yet. After this record, the log isn't expected to contain rows of the lane that are older than the
+            watermark.
         predecessors: the closed lanes that this lane replaces. Their own control records no longer count.
         beside: the lane's co-writers and the lane itself, each with the closed lanes that it replaces. The record names
             the co-writers, too, because a co-writer without records may write nothing for a long time.
-        open: False if the lane writes nothing more.
-        idle: whether the lane has nothing to read, and must not hold the watermark back.
+        open: False if the lane writes nothing after this record.
+        idle: whether the lane has nothing to read, and therefore must not hold the watermark back.
     """
 
     lane: str

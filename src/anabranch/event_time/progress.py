@@ -21,9 +21,9 @@ class Upstream:
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each is mapped
-            to the lanes that have since reported without naming it. A lane is removed once all lanes in ``heard`` have
-            done so: no report names it any more, because a lane's last report precedes those of its successors in the
-            log, and new lanes don't name lanes that were closed before.
+            to the lanes that have since reported without naming it. Once all lanes in ``heard`` have done so, the lane
+            is removed, because no later report can name it: a lane's last report precedes those of its successors in
+            the log, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -33,8 +33,8 @@ class Upstream:
     resting: frozenset[str] = frozenset()
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
-        """What the lane knows after reading these further control records, which must be in the order of the log.
-        ``cursor`` is the place in the log up to which records have then been processed.
+        """What the lane knows after it has also read ``controls``, control records in the order of the log. ``cursor``
+        is the place in the log up to which records have then been processed.
         """
         heard, gone, resting = dict(self.heard), dict(self.gone), set(self.resting)
         for control in controls:
@@ -60,8 +60,8 @@ class Upstream:
     @property
     def watermark(self) -> int | None:
         """The watermark of the SSP: the lowest watermark of the lanes that write the SSP and aren't idle; None if one
-        of these lanes has no watermark yet. If all these lanes are idle, the highest of their watermarks; None if there
-        is none.
+        of these lanes has no watermark yet. If all lanes are idle, the highest of their watermarks; None if there is
+        none.
         """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 

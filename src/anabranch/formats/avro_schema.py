@@ -1,4 +1,4 @@
-"""Cuts fields out of an Avro schema, and compares what two schemas mean by their numbers and bytes."""
+"""Reduces an Avro schema to some of its fields, and checks whether numbers and bytes mean the same in two schemas."""
 
 from __future__ import annotations
 
@@ -43,23 +43,24 @@ def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
 
 
 def difference(writer: Any, reader: Any) -> str | None:
-    """The first column whose values Avro would read with another meaning than they were written with, in words; None if
-    there is none.
+    """A description of the first column whose values would change their meaning when Avro reads them; None if there is
+    no such column.
 
-    Avro reads a value of one schema by another one without regard to logical types. So it would take milliseconds for
-    microseconds, and a decimal's digits for those of a decimal with another scale. If the writer's type has no logical
-    type, and is the same apart from that, there is no difference: its values are what the reader's logical type says.
+    Avro ignores logical types when it converts values from one schema to another. So it would read milliseconds as
+    microseconds, or a decimal's digits with another scale. If the writer's type has no logical type, but is otherwise
+    the same as the reader's type, there is no difference: the reader's logical type then says what the values mean.
 
     Args:
         writer: the schema, as parsed JSON, with which values were written.
-        reader: the schema by which they are read.
+        reader: the schema with which they are read.
     """
     return _Meanings(writer, reader).different(writer, reader, "", ("", ""))
 
 
 def annotated(writer: Any, reader: Any) -> Any:
-    """The writer's schema, with the reader's logical types where it has none. A value that this schema allows is within
-    the limits of the reader's types, such as the years of a time. See :func:`difference`, which must be None.
+    """The writer's schema, with the reader's logical types added to types that have none. So a value that this schema
+    allows is within the limits of the reader's types, such as the allowed years of a time. Call this only if
+    :func:`difference` returns None for the two schemas.
     """
     writer = _spelled_out(writer)
     meanings = _Meanings(writer, reader)
@@ -70,8 +71,8 @@ def annotated(writer: Any, reader: Any) -> Any:
 
 
 class _Meanings:
-    """Compares two schemas. ``added`` are the writer's types to which the reader adds a logical type, each with the
-    reader's type.
+    """Compares two schemas. ``added`` contains each of the writer's types to which the reader adds a logical type,
+    together with the reader's type.
     """
 
     def __init__(self, writer: Any, reader: Any) -> None:
@@ -83,7 +84,8 @@ class _Meanings:
         self.added: list[tuple[Any, Any]] = []
 
     def different(self, writer: Any, reader: Any, path: str, spaces: tuple[str, str]) -> str | None:
-        """The first difference between two types, at a path of columns. ``spaces`` are their namespaces."""
+        """The first difference between two types; None if there is none. ``path`` leads to the column of the types, and
+        ``spaces`` are their namespaces."""
         mine, its = _resolved(writer, spaces[0], self._written), _resolved(reader, spaces[1], self._read)
         if isinstance(mine, list):
             return next(filter(None, (self.different(each, its, path, spaces) for each in mine)), None)
@@ -123,7 +125,7 @@ class _Meanings:
         return None
 
     def _branch(self, mine: Any, branches: list[Any], spaces: tuple[str, str]) -> Any:
-        """The branch of a union as which Avro reads a type; None if there is none."""
+        """The branch of the reader's union with which Avro reads the writer's type ``mine``; None if there is none."""
         several = [_resolved(each, spaces[1], self._read) for each in branches]
         same = [each for each in several if each is not None and each["type"] == mine["type"]]
         if mine["type"] in _NAMED:
@@ -150,7 +152,7 @@ def _resolved(schema: Any, space: str, definitions: Mapping[str, Mapping[str, An
 
 
 def _spelled_out(schema: Any) -> Any:
-    """A copy of a schema, in which each use of an unnamed type is a mapping of its own."""
+    """A copy of a schema, in which each use of an unnamed type is a separate mapping."""
     if isinstance(schema, list):
         return [_spelled_out(each) for each in schema]
     if isinstance(schema, str):
@@ -163,8 +165,8 @@ def _spelled_out(schema: Any) -> Any:
 
 
 def _meaning(schema: Mapping[str, Any]) -> tuple[str, int, int] | None:
-    """The name, precision and scale of the logical type that a type has; None if it has none that matters, or one that
-    isn't valid.
+    """The name, precision and scale of a type's logical type; None if the logical type is missing, doesn't matter here,
+    or isn't valid.
     """
     name, kind = schema.get("logicalType"), schema["type"]
     if name in _UNITS.get(kind, ()):
@@ -188,11 +190,11 @@ def _text(schema: Mapping[str, Any], meaning: tuple[str, int, int] | None) -> st
 
 
 class _Rest:
-    """Makes what is left of a schema, from its first type to its last.
+    """Builds a reduced schema type by type, in order.
 
     Args:
         definitions: the definitions of all named types, by full name.
-        defined: the full names of the types that what is left defines so far.
+        defined: the full names of the types that the reduced schema defines so far.
     """
 
     def __init__(self, definitions: Mapping[str, Mapping[str, Any]], defined: set[str]) -> None:
@@ -200,7 +202,8 @@ class _Rest:
         self._defined = defined
 
     def of(self, schema: Any, space: str) -> Any:
-        """The schema of a type, valid at this place. ``space`` is the namespace of the record that contains it."""
+        """A type as the next part of the reduced schema. A named type becomes a reference if the reduced schema already
+        defines it, otherwise a definition. ``space`` is the namespace of the record that contains the type."""
         if isinstance(schema, list):
             return [self.of(each, space) for each in schema]
         if isinstance(schema, str):

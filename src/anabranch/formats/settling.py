@@ -25,7 +25,7 @@ def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
     """For each stream with the format avro, confluent or protobuf, a text that identifies the format as settings and
     schema files declare it.
 
-    If the text for one of its streams changes, a job can't continue. The text doesn't depend on the registry.
+    A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -51,8 +51,8 @@ def settled(
         written: the streams that the job writes.
         kept: the formats, by stream, that are stored for the job, or with which the job was planned. If a stream's
             format is confluent both in ``kept`` and in the settings, the kept format is used again, so that a repeated
-            batch can read the same records. There are two exceptions, in which the registry is asked again: the job
-            writes the stream, and the kept schema wasn't registered; or no schema of values was known.
+            batch can read the same records. In two cases, the registry is asked again instead: if the job writes the
+            stream, and the kept schema wasn't registered; or if the kept format has no ``writers``.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 

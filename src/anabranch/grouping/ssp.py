@@ -36,7 +36,7 @@ def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> N
 
     Raises:
         ConflictError: the order has changed, or a new input comes before an old one. The message names the first input
-            that is in another place.
+            at which the order differs.
     """
     kept = [name for name in previous if name in inputs]
     for was, now in zip(kept, inputs, strict=False):

@@ -17,7 +17,7 @@ def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
 
     - Each bucket of each SSP that isn't broadcast is in exactly one task, and no task has other SSPs.
     - Each task has the request's stage, and exactly the request's broadcast SSPs.
-    - Each task has a name of its own, and its ``index`` is its place in ``tasks``, counted from 0.
+    - Each task has a unique name, and its ``index`` is its position in ``tasks``, counted from 0.
 
     Raises:
         GraphError: one of these conditions isn't met; the message names the SSP or the task at fault.

@@ -70,7 +70,7 @@ RESERVED = frozenset(sys.stdlib_module_names) | frozenset(_INSTALLED)
 
 @dataclass(frozen=True)
 class JobCode:
-    """Where the modules of a job are.
+    """Describes where the modules of a job are.
 
     Attributes:
         name: the name of the job file's module; '' if there is no job file.
@@ -238,8 +238,8 @@ class _Shelf(MetaPathFinder):
 
 
 def enter_from_environment() -> None:
-    """Let this process import the modules of the jobs that its environment describes. Called by a process before it
-    forks processes for user code.
+    """Let this process import the modules of the jobs that its environment describes. A process calls this before it
+    forks the processes that run user code.
     """
     if SHELF in os.environ:
         sys.meta_path.append(_Shelf(Path(os.environ[SHELF])))
@@ -284,8 +284,8 @@ def home_of(code: JobCode) -> str:
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
-    """The last place in one of the job's files through which an error's traceback goes, as `` at FILE:LINE``; empty if
-    there is none.
+    """The last line of the job's files in an error's traceback, as `` at FILE:LINE``; empty if the traceback contains
+    no such line.
     """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
@@ -329,8 +329,8 @@ def code_named(name: str) -> JobCode | None:
 
 
 def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that this process has imported; None if the module is a package, or if other processes
-    couldn't import the module by its name.
+    """The code of a module that this process has imported. None if the module is a package, or if other processes can't
+    import the module by its name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():

@@ -1,4 +1,5 @@
-"""Compares a job's code with the modules that this process has loaded, and planned the job with."""
+"""Detects whether a job's code has changed since this process loaded the job's modules and planned the job with
+them."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ __all__ = ["changed"]
 
 
 def changed(home: Path, packed: Artifact | None = None) -> Path | None:
-    """The file of a loaded module that has another text in ``packed``, the job's packed code; without ``packed``, on
-    disk. None if there is no such file. ``home`` is the job file's folder. Modules that aren't packed are compared with
-    the disk.
+    """The file of a loaded module whose text has changed since the module was loaded; None if there is no such file. A
+    module's loaded text is compared with the module's text in ``packed``, the job's packed code. If the module isn't in
+    it, or if ``packed`` is None, the loaded text is compared with the text on disk. ``home`` is the job file's folder.
     """
     loaded = job_modules.sources_of(job_modules.code_in(str(home)))
     there = _texts(packed, {path: Path(path).relative_to(home).as_posix() for path in loaded})
@@ -23,7 +24,8 @@ def changed(home: Path, packed: Artifact | None = None) -> Path | None:
 
 
 def _texts(packed: Artifact | None, names: dict[str, str]) -> dict[str, bytes | None]:
-    """The texts of files by path, where ``names`` are their names in the packed code. None if a file is gone."""
+    """The current texts of files, by path; None for a file that is gone. ``names`` maps each file's path to the file's
+    name in the packed code."""
     if packed is None:
         return {path: _on_disk(Path(path)) for path in names}
     with zipfile.ZipFile(io.BytesIO(packed.content)) as archive:

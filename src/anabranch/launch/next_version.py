@@ -1,4 +1,4 @@
-"""Prepares another version of a job, which takes over the positions and the state of the stored one."""
+"""Prepares another version of a job, which takes over the positions and the state of the stored version."""
 
 from __future__ import annotations
 

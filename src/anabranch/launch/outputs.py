@@ -88,8 +88,8 @@ def check(plan: Plan, settings: Settings, known: Collection[str]) -> None:
 
 
 def check_writers(plan: Plan, settings: Settings, known: Collection[str]) -> None:
-    """Check that all lanes of this job that have written records to its outputs are known to the store. Unknown lanes
-    are those of a job with the same name in another store, or in a store that was lost.
+    """Check that the store knows all lanes of this job that have written records to the job's outputs. An unknown lane
+    belongs to a job with the same name in another store, or in a store that was lost.
 
     Args:
         known: the ids of all lanes of this job that the store knows.

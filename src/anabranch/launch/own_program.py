@@ -1,5 +1,5 @@
-"""Keeps the code and the settings of a job that runs in one process with its coordinator. With them, another process
-can close the job's lanes before another version follows.
+"""Stores the code and the settings of a job that runs in the same process as its coordinator. With them, another
+process can close the job's lanes before another version of the job follows.
 """
 
 from __future__ import annotations

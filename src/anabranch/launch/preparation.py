@@ -41,8 +41,8 @@ class Prepared:
         schemas: the schemas after the operators, by the operator's id.
         formats: the formats of the job's streams; a stream that isn't listed here is JSON.
         known: the streams and tables that the job wrote before, as returned by
-            :func:`anabranch.launch.outputs.checked`. None if missing outputs are to be created: the job starts anew, or
-            another version of it is about to be deployed.
+            :func:`anabranch.launch.outputs.checked`. None if missing outputs must be created, because the job starts
+            anew, or because another version of it is about to be deployed.
     """
 
     file: JobFile
@@ -53,7 +53,7 @@ class Prepared:
     known: Collection[str] | None = None
 
     def loaded(self, spark: Any) -> LoadedJob:
-        """The job in the form in which lanes run it in a Spark session."""
+        """The job, ready for lanes to run it in a Spark session."""
         from anabranch.spark.query.plan import LoadedJob
 
         file = self.file
@@ -61,8 +61,8 @@ class Prepared:
 
 
 def settings_of(job: Path, file: Path | None) -> Settings:
-    """The settings for the job file ``job``, checked as far as this is possible without loading the job file. ``file``
-    is the configuration file; None to look for it.
+    """The settings for the job file ``job``, after all checks that don't require loading the job file. ``file`` is the
+    configuration file; None to look for it.
     """
     settings = config.load(file, beside=job)
     check_factor(settings.job.factor)
@@ -217,9 +217,10 @@ def start_message(
         until_caught_up: whether the job ends when it has caught up.
         program: what containers need to run the job; None if the job runs in this process.
         reset_state: whether a drained job begins without state.
-        settings: the settings from which the job's fingerprint is made; None for those with which the job was planned.
-            (A version that replaces a running one is planned with the running job's factor and number of containers.)
-        own_program: for a job that runs in this process, the code and the settings that are kept; see
+        settings: the settings from which the job's fingerprint is made; None for the settings with which the job was
+            planned. (A version that replaces a running one is planned with the running job's factor and number of
+            containers.)
+        own_program: for a job that runs in this process, the stored code and settings; see
             :attr:`StartRequest.own_program`.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))

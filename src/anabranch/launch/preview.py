@@ -1,5 +1,5 @@
-"""Computes a job's streams from the current contents of its inputs, for notebooks, as DataFrames that aren't streaming.
-Nothing is written.
+"""Computes a job's streams from the current contents of its inputs, as non-streaming DataFrames for notebooks. Nothing
+is written.
 """
 
 from __future__ import annotations

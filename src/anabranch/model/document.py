@@ -48,8 +48,8 @@ class Document(
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Make a document from parsed JSON. If a field is invalid or missing, raises msgspec.ValidationError, which
-        says where."""
+        """Make a document from parsed JSON. Raises msgspec.ValidationError if a field is invalid or missing; the error
+        names the field."""
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 

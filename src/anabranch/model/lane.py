@@ -86,9 +86,9 @@ class Lane(Document, frozen=True, kw_only=True):
             beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
-        beside: maps each co-writer, including the lane itself, to the lanes whose event time the co-writer reports in
-            their place: its predecessors and, if a predecessor never committed a batch, also the lanes for which that
-            predecessor would have reported.
+        beside: maps each co-writer, including the lane itself, to the closed lanes whose event time the co-writer now
+            reports: its predecessors and, for a predecessor that never committed a batch, also the lanes whose event
+            time that predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.
         systems: the system of each output that isn't in the embedded log, by the output's name.
@@ -99,7 +99,7 @@ class Lane(Document, frozen=True, kw_only=True):
             may become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
-        buckets: for each task (at factor 1) of which the lane has only a part, the buckets that the lane has. Empty
+        buckets: for each task (at factor 1) that belongs to the lane only in part, the buckets that the lane has. Empty
             without a broadcast input.
         added: the whole partitions that no predecessor has read. In each of them, the lane begins where the ``start``
             of the stream's ``read`` says.
@@ -107,14 +107,15 @@ class Lane(Document, frozen=True, kw_only=True):
             each SSP, at the highest offset at which a predecessor ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
             otherwise None.
-        drained: for one of the first lanes of the deployment after a drain or a reset, what the lane takes over. Such a
-            lane has no predecessors, and its ``starting`` and ``inherits`` are known when the lane is made.
+        drained: what the lane takes over, if the lane is one of the first lanes of the deployment after a drain or a
+            reset; otherwise None. Such a lane has no predecessors, and its ``starting`` and ``inherits`` are known when
+            the lane is made.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
             replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
-        first_batch: the lane's first own batch. If the lane's folder was copied, earlier batches in the folder belong
-            to other lanes.
+        first_batch: the first batch of the lane itself. If the lane's folder was copied, earlier batches in the folder
+            belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 if the lane has no folder.
         ran: whether a query has run in the current folder.
         begun: whether a query may have run, so that output may have been written.
@@ -192,7 +193,8 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """For a lane that has ended: whether it committed no batch of its own, so readers have no report from it."""
+        """Whether a lane that has ended committed no batch of its own, so that the readers of its outputs have no
+        report from it."""
         return self.last_batch < self.first_batch
 
     @property
@@ -210,8 +212,8 @@ class Lane(Document, frozen=True, kw_only=True):
         return lowest(self.starting)
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of an input, for which ``stream`` is the job's name: the streams that the input's pattern has
-        matched or, without a pattern, only ``stream`` itself.
+        """The streams of the input that the job calls ``stream``: the streams that the input's pattern has matched or,
+        without a pattern, only ``stream`` itself.
         """
         return self.matched.get(stream, (stream,))
 

@@ -25,7 +25,7 @@ _BUCKETS = {str(bucket): bucket for bucket in range(FACTORS[-1])}
 
 
 class TaskKind(enum.StrEnum):
-    """The word with which a task's name begins, one for each built-in grouper."""
+    """The first word of a task's name. Each built-in grouper uses a different word."""
 
     PARTITION = "Partition"
     GROUP = "Group"

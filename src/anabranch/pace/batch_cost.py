@@ -14,8 +14,8 @@ _KEPT = 5
 
 @dataclass(frozen=True)
 class BatchCost:
-    """The seconds that a batch of a lane takes: ``fixed`` for the batch itself, and ``per_record`` for the job's
-    functions on each record."""
+    """The time of a lane's batch, in seconds: ``fixed`` for the batch itself, and ``per_record`` for the work of the
+    job's functions on each record."""
 
     fixed: float
     per_record: float
@@ -40,7 +40,7 @@ class RecentBatches:
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
         """Record a batch. ``functions`` is the part of the batch's ``seconds`` that the job's functions took; None if
-        this wasn't measured. In this case, the batch itself and all earlier batches are no longer used.
+        this part wasn't measured. If it is None, the batch isn't recorded, and all earlier batches are forgotten.
         """
         if functions is None:
             self._batches.clear()

@@ -62,7 +62,7 @@ class BatchTarget:
     """The target duration and the limits of a lane's batches.
 
     Attributes:
-        target: the seconds that a batch should take (inf: any time).
+        target: the seconds that a batch should take; infinity if a batch may take any time.
         least: the lowest limit for the records of a batch.
         most: the highest limit.
         allowed: the seconds after which a batch fails.
@@ -139,12 +139,12 @@ class Pace:
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch that took longer than allowed. The limit for the next batch is at most a quarter of
-        the failed batch's rows, but at least one row. If the target's lowest limit is higher than this, it is reduced
-        accordingly.
+        the failed batch's rows, but at least one row. If the target's lowest limit is higher than the new limit, it is
+        reduced to the new limit.
 
         Args:
             rows: the number of rows of the batch that failed.
-            told: the rows that were finished when the batch was broken off, and the seconds until then; None if
+            told: how many rows were finished when the batch was broken off, and after how many seconds; None if
                 unknown.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told

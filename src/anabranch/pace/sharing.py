@@ -14,8 +14,8 @@ may arrive in any source at any time."""
 
 @dataclass(frozen=True)
 class SourceShare:
-    """What a source contributed to a batch: ``rows`` rows from ``partitions`` partitions, where ``most`` rows would
-    have been allowed."""
+    """What a source contributed to a batch: ``rows`` rows from ``partitions`` partitions. It was allowed to contribute
+    ``most`` rows."""
 
     rows: int
     most: int
@@ -44,11 +44,11 @@ def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str,
     source is expected to need ``most``.
 
     Each source gets at least one record, at least an eighth of an even share, and at most ``most``. The total is at
-    most ``limit``, unless there are more sources than that.
+    most ``limit``, unless there are more than ``limit`` sources.
 
     Args:
-        limit: the most records in the next batch.
-        most: the most records from one source.
+        limit: the maximum number of records in the next batch.
+        most: the maximum number of records from one source.
         taken: what each source contributed to the last batch, by the source's name.
     """
     count = len(taken)

@@ -36,15 +36,15 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
 
     - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
       proportion.
-    - If the size was stored for a lower factor than the lane's, it is multiplied by :data:`HIGHER`, or by the quotient
-      of the factors if this is less. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick``, the size is neither
-      multiplied nor divided.
+    - If the size was stored for a lower factor than the lane's, it is multiplied by the quotient of the factors, but at
+      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. This step is left out if ``quick`` is
+      True.
 
     Args:
         known: the stored sizes, by factor.
         factor: the lane's factor.
         partitions: the number of the lane's partitions.
-        quick: whether the lane calls no functions of the job, which could have become slower.
+        quick: whether the lane calls no functions of the job. (Functions could have become slower since then.)
     """
     if not known:
         return 0

@@ -68,7 +68,8 @@ class Comparison:
 
 
 def check(found: Comparison, job: str) -> None:
-    """Raise ConflictError with all reasons, if there are any."""
+    """Raise ConflictError if the new version can't follow the running one without a drain. The error names all
+    reasons."""
     if found.reasons:
         raise ConflictError(
             f"the new version of job {job!r} can't continue from the current one: "
@@ -315,7 +316,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns whose types differ, as text. ``common``: whether to leave out columns that only one version has."""
+    """The columns whose types differ, as text. With ``common``, columns that only one version has are left out."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

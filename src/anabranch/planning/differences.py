@@ -20,7 +20,7 @@ _SETTINGS = (DELIVERY, FORMAT, PATTERN)
 def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Describes, in one clause each, the differences that prevent ``after`` from continuing with the positions and the
+    """Describe, in one clause each, the differences that prevent ``after`` from continuing with the positions and the
     state of ``before``. Partition counts of inputs may differ, because a running job adapts to them.
 
     Args:

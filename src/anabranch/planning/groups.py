@@ -1,5 +1,5 @@
 """Divides a stage into groups. The stateless outputs to one system, or to one kind of table, with the same promise
-share a group. Each stateful operator and each stateless ``foreach_batch`` has a group of its own.
+share a group. Each stateful operator and each stateless ``foreach_batch`` has its own group.
 
 In a new job, a group has lanes in each container that reads SSPs for the group: one lane if the group is stateful, and
 up to ``[job] lanes`` lanes if it is stateless. After changes, a stateful group can have several lanes in one container.

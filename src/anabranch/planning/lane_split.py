@@ -11,8 +11,8 @@ __all__ = ["spread"]
 
 
 def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
-    """Divide a seat's tasks evenly among at most ``lanes`` lanes, with each partition in few lanes. Returns the tasks
-    of each lane, without empty lanes.
+    """Divide a seat's tasks evenly among at most ``lanes`` lanes, so that each partition is read by only a few of these
+    lanes. Returns the tasks of each lane, without empty lanes.
 
     If the tasks have a broadcast input, all virtual tasks of the same task (at factor 1) go to the same lane, because a
     lane reads a broadcast record only once for all of its tasks.

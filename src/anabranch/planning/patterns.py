@@ -43,8 +43,8 @@ def found(
         new: whether inputs that already have streams also get new streams.
 
     Raises:
-        NotFoundError: no stream's name matches; or a stream that the job has read through a pattern is gone, or doesn't
-            match any more.
+        NotFoundError: no stream's name matches; or a stream that the job has read through a pattern is gone, or no
+            longer matches.
     """
     named = _named(graph, patterns.keys())
     before = {} if known is None else of_model(known)

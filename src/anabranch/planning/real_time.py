@@ -21,7 +21,7 @@ _SHORTEST = 5.0
 
 @dataclass(frozen=True)
 class RealTime:
-    """What determines, together with the graph, whether a job can run in real-time mode."""
+    """The settings that determine, together with the graph, whether a job can run in real-time mode."""
 
     on_error: str
     on_null_key: str

@@ -71,7 +71,7 @@ def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, s
     records from several systems is in the default system.
 
     Args:
-        bound: the systems of the streams that settings bind.
+        bound: the system of each stream that settings bind to a system.
         default: the system of the user's other streams.
     """
     found: dict[str, str] = {}

@@ -85,11 +85,11 @@ class Heartbeat(Document, frozen=True, kw_only=True):
 
 
 class BatchDecision(Document, frozen=True, kw_only=True):
-    """Whether a closing lane is expected to break off its running batch, according to the prediction of the change's
-    pause.
+    """Whether a closing lane is expected to break off its running batch. The predicted pause of the change is based on
+    this.
 
-    The lane follows this decision unless its own estimate clearly favors the other choice. So the prediction normally
-    comes true.
+    The lane follows this decision, so that the prediction is normally right, unless the lane's own estimate clearly
+    favors the other choice.
     """
 
     batch: int

@@ -28,7 +28,7 @@ _STATUSES: dict[int, type[AnabranchError]] = {
 
 
 def status_of(error: AnabranchError) -> int:
-    """The HTTP status with which an error is sent."""
+    """The HTTP status for an error."""
     if isinstance(error, UnsupportedFormatError):
         return 400
     if isinstance(error, StateError):

@@ -237,7 +237,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def reading(self) -> float:
-        """The records that the lane reads per second; if this isn't known, its speed in the last batch."""
+        """The records that the lane reads per second; if this isn't known, the records per second in the last batch."""
         return self.rows_per_second if self.throughput is None or not self.span else self.throughput
 
     @property
@@ -247,7 +247,7 @@ class LoadReport(Document, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> BatchCost | None:
-        """The duration of a batch as a function of its records; None if unknown."""
+        """The duration of a batch as a function of its number of records; None if unknown."""
         return None if self.batch_times is None else BatchCost(self.batch_times.fixed, self.batch_times.per_record)
 
     def batch_seconds(self, records: int) -> float:
@@ -343,7 +343,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return self.changed(times={ssp: times[ssp] for ssp in kept})
 
     def changed(self, **fields: Any) -> Self:
-        """A copy of the report in which some fields, of any part, have other values."""
+        """A copy of the report with new values for some fields, which can be in any part."""
         changes: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in fields.items():

@@ -58,7 +58,7 @@ class Archive(Protocol):
     """The folder of the streams. File names are relative to this folder."""
 
     def cut(self, stream: str) -> StreamCut:
-        """Everything that a stream contains now."""
+        """A cut with everything that a stream contains now."""
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
@@ -74,7 +74,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The contents, by file name, of the small files that turn the other files into a stream."""
+        """The contents, by file name, of the small files without which the other files aren't a stream."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
@@ -82,7 +82,7 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists. If so, check that it contains the last entry of each partition in a cut.
+        """Whether the stream exists. If it does, check that it contains each partition's last entry in the cut.
         ``last_entries`` are the contents of the files that :meth:`last_entries` names.
 
         Raises:

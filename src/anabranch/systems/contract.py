@@ -81,8 +81,8 @@ class Folder:
 
 
 class System(Protocol):
-    """A place for named, partitioned, ordered logs. A system of your own must inherit from this class, whose methods
-    have defaults unless they are abstract.
+    """Stores named, partitioned, ordered logs. Your own system must inherit from this class. All methods that aren't
+    abstract have defaults.
 
     What a method returns must be up to date: other programs can create and change streams, too. An abstract method that
     gets a stream's name raises NotFoundError if there is no such stream, unless its docstring says otherwise. A system
@@ -219,9 +219,7 @@ class System(Protocol):
         return None
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """The result of :meth:`high_watermarks`, for repeated calls: a system may start its look-up from its last
-        answer.
-        """
+        """Like :meth:`high_watermarks`, for repeated calls: a system may start the lookup from its previous result."""
         return self.high_watermarks(stream)
 
     @abstractmethod
@@ -233,7 +231,7 @@ class System(Protocol):
 
     @abstractmethod
     def read(self, stream: str, partition: int, ranges: Sequence[Range]) -> Iterator[Records]:
-        """All records in ``ranges`` of offsets, in order. The ranges are ascending and don't overlap.
+        """All records whose offsets are in ``ranges``, in order. The ranges are ascending and don't overlap.
 
         Raises:
             LogError: part of a range doesn't exist, for example because it was deleted.
@@ -275,8 +273,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete an intermediate stream's records before the offsets in ``before``, which has one for each partition to
-        clean. No lane will read these records again, so a system may leave some of them for later.
+        """Delete an intermediate stream's records before the offsets in ``before``, which contains the partitions to
+        clean. No lane will read these records again, so a system may delete some of them later.
         """
         return
 
@@ -295,14 +293,14 @@ class System(Protocol):
         raise self.no_retention(stream)
 
     def no_retention(self, stream: str) -> UsageError:
-        """The error for a system that isn't :attr:`retains`, if a retention was given for a stream."""
+        """The error to raise if a retention was given for a stream, but the system doesn't have :attr:`retains` set."""
         return UsageError(
             f"{stream} is in {self.name}, which decides itself how long it keeps records",
             "use its own tools, such as kafka-configs with retention.ms and retention.bytes",
         )
 
     def retention(self, stream: str) -> Retention | None:
-        """How long a stream keeps its records; None if only the system itself decides this."""
+        """How long a stream keeps its records; None if the system doesn't let anabranch decide this."""
         return None
 
     def readers(self) -> Readers | None:

@@ -59,7 +59,7 @@ read_written = msgspec.msgpack.Decoder(Written).decode
 
 
 class Writer(Protocol):
-    """Accepts one Spark task's part of a batch. If the Spark task fails before :meth:`close` has succeeded,
+    """Writes one Spark task's part of a batch. If the Spark task fails before :meth:`close` has succeeded,
     :meth:`abort` is called. After :meth:`abort` or a successful :meth:`close`, the writer is no longer used."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
@@ -137,9 +137,8 @@ class Publisher(Protocol):
         ...
 
     def settle(self) -> None:
-        """Called when a lane won't publish anything more: remove temporary data, and wait, for a short time at most,
-        until readers can see what was published. (In some systems, they can't see it as soon as :meth:`publish`
-        returns.)"""
+        """Remove temporary data, and wait for a short time until readers can see what was published. (In some systems,
+        they can't see it yet when :meth:`publish` returns.) Called when a lane won't publish anything more."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

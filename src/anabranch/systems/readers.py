@@ -32,7 +32,8 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records the retention no longer keeps, but which stay because the job still has to read them.
+        overdue: how many records stay because the job still has to read them, although the retention no longer keeps
+            them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 
@@ -54,7 +55,7 @@ class Readers(Protocol):
 
     def hold_all(self, stream: str, job: str) -> None:
         """Keep all existing records for a job that is about to choose its start offsets: make the job a reader with the
-        position 0 in all partitions, under a new revision. Guarantees and errors are those of :meth:`hold`.
+        position 0 in all partitions, under a new revision. The guarantees and errors are the same as for :meth:`hold`.
         """
         ...
 
@@ -68,7 +69,7 @@ class Readers(Protocol):
             positions: the positions by partition. For a partition that is missing, a reader keeps its position; the
                 position of a new reader is 0.
 
-        What is stored about the job may be damaged: then its position becomes 0 in all partitions.
+        If the stored data about the job is damaged, the job's position becomes 0 in all partitions.
 
         Raises:
             LogError: the reader can't be stored. If the reason is that the process has no right to write there, and the

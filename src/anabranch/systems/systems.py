@@ -143,8 +143,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether this includes tables with a class of
-        the user's."""
+        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether this includes tables with a
+        class that the user has written."""
         for output, settings in self._settings.outputs.items():
             if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
@@ -154,8 +154,8 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """By name: the system of each stream that settings bind to a system, and the kind of table of each output that
-        is a table.
+        """The system of each stream that settings bind to a system, and the kind of table of each output that is a
+        table, by the name of the stream or the output.
         """
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
@@ -200,9 +200,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name under which settings bind a stream. If the settings contain the stream's own name, it is that name.
-        Otherwise, it is the name of an input whose pattern matches the stream or, if there is no such input, the
-        stream's own name."""
+        """The name of the section that applies to a stream: the stream's own name if it has a section; otherwise, the
+        name of an input whose pattern matches the stream; if there is no such input, the stream's own name."""
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

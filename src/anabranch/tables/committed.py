@@ -1,5 +1,5 @@
-"""Remembers which batches tables have committed for the lanes of this process. If a table then lacks some of them, it
-was set back.
+"""Remembers the latest batches that tables have committed for the lanes of this process. If a table lacks some of these
+batches later, it was set back.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def before(job: str, lane: str, output: str, batch: int) -> int:
 
 
 def forget(job: str, lane: str, output: str, after: int = NOTHING) -> None:
-    """Forget the batches after the batch ``after``: all batches of a former lane with this id (after a reset, lanes may
-    get ids that were used before), or those that a lane must write again, because its folder and the table were both
+    """Forget the batches after the batch ``after``, by default all. Called for a new lane, whose id another lane may
+    have had before a reset; and for a lane that must write batches again, because its folder and the table were both
     restored from older copies."""
     found = tuple(each for each in _batches.pop((job, lane, output), ()) if each <= after)
     if found:

@@ -19,8 +19,8 @@ class Owner:
         job: the job's name.
         lane: the lane's id.
         epoch: the epoch under which the process runs the lane. Each epoch of a job is higher than all earlier ones.
-        committed: for :meth:`Table.commit`, an earlier batch that the table has already committed, as the process knows
-            for certain; -1 if it knows of none.
+        committed: for :meth:`Table.commit`, an earlier batch that the table has certainly committed; -1 if the process
+            knows of none.
     """
 
     job: str
@@ -72,7 +72,7 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. If :meth:`prepare` creates the table again under the same name, the table gets another
+        """An id of the table. If :meth:`prepare` creates the table again under the same name, the new table has another
         id.
 
         Raises:
@@ -90,8 +90,8 @@ class Table(Protocol):
                 is deployed in another version.
 
         Raises:
-            NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table is in its
-                place.
+            NotFoundError: the table does not exist, and ``create`` is False; or something that is not a table has its
+                name or path.
             ConfigError: a setting does not fit the columns.
             ConflictError: the table does not accept such rows, for example because a column is missing or has another
                 type.

@@ -139,8 +139,9 @@ class DeltaFolder:
             ) from error
 
     def _durable(self) -> Any:
-        """The table, of which the newest version is durable: the process that committed it can have been killed before
-        it made it durable, and a version whose marker is trusted mustn't be lost with the machine.
+        """Make the table's newest version durable, and return the table. The process that committed this version may
+        have been killed before it made the version durable. But a version whose marker is trusted must survive a crash
+        of the machine.
         """
         table = self._table()
         self._settle(table.version())
@@ -186,8 +187,8 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if the table has a property with which a job can't write it, or a rule for its writers
-        that a commit of finished files can't follow."""
+        """Raise ConflictError if the table has a property that prevents a job from writing to it, or a rule that
+        writers can't follow when they commit finished files, such as a constraint."""
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
         if mapping != "none":
@@ -221,8 +222,9 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
-        """Commit on top of the version that was read, and make the commit durable, with any commits of others in
-        between. Returns an empty string or, if a conflicting commit came first, a description of the conflict.
+        """Commit on top of the version that was read. Then make this commit durable, and any commits that others have
+        made since that version. Returns an empty string or, if a conflicting commit came first, a description of the
+        conflict.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         now, read = time.time_ns() // 1_000_000, table.version()

@@ -1,5 +1,5 @@
-"""pyiceberg's access to files, but files on a local disk are durable once they are closed. So a catalog never names
-metadata that could be lost with the machine.
+"""Gives pyiceberg access to files, and makes files on a local disk durable when they are closed. So a catalog never
+names metadata that a crash of the machine could destroy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DurableFileIO", "used_by"]
 
 
 class DurableFileIO(PyArrowFileIO):
-    """Local files are durable once they are closed; other files are pyiceberg's own."""
+    """Makes local files durable when they are closed. Leaves other files to pyiceberg."""
 
     def new_output(self, location: str) -> Any:
         scheme, _, path = self.parse_location(location, self.properties)
@@ -27,8 +27,8 @@ class DurableFileIO(PyArrowFileIO):
 
 
 def used_by(catalog: Catalog) -> Catalog:
-    """The catalog, which uses DurableFileIO if its warehouse is in a local folder, unless the user has chosen another
-    class.
+    """Make a catalog use DurableFileIO if its warehouse is in a local folder, and the user hasn't chosen another class.
+    Returns the catalog.
     """
     warehouse = str(catalog.properties.get(WAREHOUSE, ""))
     if warehouse.startswith(("/", "file:")):
@@ -59,7 +59,7 @@ class _LocalOutput(OutputFile):
 
 
 class _DurableFile(pa.OSFile):  # type: ignore[misc]
-    """A file that is durable, with its name, once it is closed."""
+    """A file whose content and name become durable when it is closed."""
 
     def __init__(self, path: str, mode: str) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ _read = msgspec.msgpack.Decoder(FileRef).decode
 
 
 class FileStore(Protocol):
-    """A place for files, each of which is written once and never changed."""
+    """Stores files, each of which is written once and never changed."""
 
     def new(self) -> str:
         """A unique name for a new file."""
@@ -203,8 +203,8 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """Merge consecutive small files into files of about ``target`` bytes at most, and return references to the files
-    that then contain the rows, in the same order. The files that were merged aren't deleted.
+    """Merge consecutive small files into files of about ``target`` bytes at most. Returns references to the files that
+    contain the rows after that, in the same order. The files that were merged aren't deleted.
 
     A file of more than half of ``target`` stays as it is. At most ``target`` bytes are rewritten in total: small files
     that would exceed this total stay as they are, too.
@@ -258,7 +258,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError, which says that the files are at ``where``."""
+    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` says in the message where the files are."""
     try:
         yield
     except OSError as error:

@@ -64,7 +64,7 @@ class IcebergOptions(options.Options):
     Attributes:
         table: the table's name with its namespace.
         catalog: pyiceberg's properties of the catalog. The property ``name`` is the catalog's name in pyiceberg's
-            configuration, ``default`` by default.
+            configuration; ``default`` if it isn't set.
         target_file_mb: the approximate size, in MB, at which a new file is started.
     """
 
@@ -162,7 +162,7 @@ class IcebergTable:
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
     was read, and sets the marker at the same time. So a commit fails if such a fence came after the table was read.
-    (Snapshots expire, so they can't replace markers.)
+    (Snapshots also name the batch, but they expire, so they can't replace markers.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -236,8 +236,8 @@ class IcebergTable:
         """Does nothing, because maintenance of the table removes files that no snapshot names."""
 
     def _catalog(self) -> Catalog:
-        """The catalog. References to secrets are resolved at each call. If a value has changed, a new catalog object is
-        made."""
+        """The catalog. Each call resolves references to secrets, and returns a new catalog object if a value has
+        changed."""
         setting = f"outputs.{self._name}.catalog"
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:

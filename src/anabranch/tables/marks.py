@@ -68,7 +68,7 @@ def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mar
 
 
 def missing(where: str) -> NotFoundError:
-    """The error if a table that a job has written isn't there."""
+    """The error for a table that should exist, because a job has written to it, but doesn't."""
     return NotFoundError(
         f"{where} doesn't exist",
         "restore it, because only a new job creates it; or, to start as a new job: anabranch reset JOB",
@@ -76,7 +76,8 @@ def missing(where: str) -> NotFoundError:
 
 
 def set_back(where: str, job: str, lane: str, now: int, before: int) -> StateError:
-    """The error if the last batch of a lane in the table ``where`` is ``now``, but used to be ``before``."""
+    """The error for a table that was set back: the lane's last batch in the table ``where`` is batch ``now``, but it
+    used to be batch ``before``."""
     return StateError(
         f"{where} contains batches of lane {lane} up to {now}, but it used to contain them up to {before}: it was "
         "restored from an older copy, or its database failed over to a replica that lacked the last commits",

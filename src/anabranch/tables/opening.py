@@ -21,7 +21,8 @@ KINDS = {
 
 
 def is_foreign(settings: OutputSettings) -> bool:
-    """Whether an output's table is of a class of the user's. (The coordinator doesn't import such classes.)"""
+    """Whether an output's table has a class that the user has written. (The coordinator doesn't import such
+    classes.)"""
     return ":" in settings.to
 
 

@@ -114,8 +114,8 @@ class PostgresqlTable:
 
     In each schema, the table ``anabranch_marks`` contains the markers of all lanes that write to the schema's tables.
     Each commit and each fence first locks the lane's marker, so a fence waits for a running commit, and former owners
-    can't commit after the fence. If :meth:`prepare` creates a dropped table again, the table gets a new id, and the
-    former markers are deleted. If another program creates the table again, the id and the markers stay.
+    can't commit after the fence. If :meth:`prepare` creates a dropped table again, the table gets a new id, and the old
+    markers are deleted. If another program creates the table again, the id and the markers stay.
 
     For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties it after a crash.
     """
@@ -247,9 +247,9 @@ class PostgresqlTable:
     def _values(
         self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str], held: Mapping[str, Column]
     ) -> sql.Composable:
-        """The SQL values to insert from the staging table into the columns ``names`` of the table, whose columns are
-        ``held``. Raises ConflictError if the table no longer accepts these values, because another program has changed
-        the table.
+        """The SQL values to insert from the staging table into the columns ``names`` of the table. ``held`` are all
+        columns of the table. Raises ConflictError if the table no longer accepts these values, because another program
+        has changed the table.
         """
         stage = self._regclass(connection, self._stage(owner))
         _, _, *staged = postgresql_columns.columns_of(connection, stage).values()  # the first two aren't the job's
@@ -280,8 +280,9 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, raise ConflictError unless the table has a unique index on exactly the key's columns
-        and no such index is deferrable: ``on conflict`` needs this. Columns in ``include (b)`` don't count.
+        """If the output has a key, check what ``on conflict`` needs: the table has a unique index on exactly the key's
+        columns, and no such index is deferrable. Otherwise, raise ConflictError. Columns in ``include (b)`` don't
+        count.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i

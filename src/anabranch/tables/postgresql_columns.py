@@ -54,8 +54,8 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an existing table. ``needed`` is true if the job must write the column: it can't be null, and the
-    database doesn't fill it on its own.
+    """A column of an existing table. ``needed`` is true if the job must write the column: it can't be null, and
+    PostgreSQL doesn't supply a value.
     """
 
     type: str
@@ -79,7 +79,7 @@ def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Col
 
 def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
     """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. If PostgreSQL
-    converts the value on its own, there is no explicit cast, because a cast would shorten texts that are too long.
+    converts the value automatically, there is no cast, because a cast would shorten texts that are too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 
@@ -87,9 +87,10 @@ def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
 def compared(
     connection: psycopg.Connection[Any], table: str, staged: Mapping[str, sql.Identifier], held: Mapping[str, Column]
 ) -> list[sql.Composable]:
-    """SQL values that are equal if the table takes keys in the staging table for the same key. Its types and collations
-    may ignore upper and lower case, or spaces at the end. ``staged`` are the columns of the staging table, by the names
-    of the key's columns, and ``table`` is the table's name as written in SQL.
+    """SQL expressions for the columns of a key in the staging table. If the table treats two keys as the same key, the
+    values of these expressions are equal, too: the table's types and collations may ignore case, or spaces at the end.
+    ``staged`` are the columns of the staging table, by the names of the key's columns, and ``table`` is the table's
+    name as written in SQL.
     """
     query = """
         select attname, nspname, collname from pg_index
@@ -110,8 +111,8 @@ def compared(
 
 
 def _converted(staged: sql.Identifier, kind: str) -> sql.Composable:
-    """The values of the column ``staged``, as far as a column of the type ``kind`` contains them in another form. Texts
-    that are too long for it aren't shortened, because PostgreSQL must refuse them.
+    """An SQL expression that converts the column ``staged`` to the form in which a column of the type ``kind`` contains
+    its values. Texts that are too long for this type aren't shortened, because PostgreSQL must refuse them.
     """
     bare, _, length = kind.partition("(")
     if bare == "uuid":
@@ -129,8 +130,8 @@ def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str,
     ``shown`` is the table's name in error messages, and ``table`` the table's name in SQL.
 
     Raises:
-        ConflictError: the table lacks a column of the rows or has it with a type that doesn't fit, or the rows lack a
-            column that is ``needed``. The message names the first such column, and says how to fix it.
+        ConflictError: a column of the rows is missing from the table or has a type that doesn't fit there, or the rows
+            lack a column that is ``needed``. The message names the first such column, and says how to fix it.
     """
     for name, written in wanted.items():
         kind = written.as_string()

@@ -1,4 +1,4 @@
-"""Passes on what this process's lanes report about committed batches and failures."""
+"""Tells an observer, such as a trace exporter, when a lane of this process has committed a batch or has failed."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Dataset:
 @dataclass(frozen=True)
 class Datasets:
     """The streams that a job reads (not the tables of ``join_table``), and the streams and tables that it writes,
-    without the job's own intermediate streams and dead-letter streams.
+    except for the job's own intermediate streams and dead-letter streams.
     """
 
     inputs: tuple[Dataset, ...]

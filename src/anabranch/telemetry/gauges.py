@@ -1,4 +1,4 @@
-"""Makes OpenTelemetry instruments for a coordinator's metrics. Each instrument has its metric's name in Prometheus, but
+"""Makes OpenTelemetry instruments for a coordinator's metrics. Each instrument has the metric's Prometheus name, but
 a counter's name doesn't end with ``_total``."""
 
 from __future__ import annotations

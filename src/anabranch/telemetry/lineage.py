@@ -91,8 +91,8 @@ def _reporter(jobs: Jobs, say: Callable[[str], None]) -> _Reporter:
 
 @dataclass
 class _Run:
-    """A job's run that has begun. ``seen`` has the streams that the job was known to read when ``datasets`` was
-    computed."""
+    """A job's run that has begun. ``seen`` contains the streams that the job was known to read when ``datasets`` was
+    determined."""
 
     id: str
     deployment: int

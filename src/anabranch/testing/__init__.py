@@ -1,4 +1,4 @@
-"""For users who test their jobs: :func:`run` runs a job on lists of rows, and returns the rows that the job wrote."""
+"""Lets users test their jobs: :func:`run` runs a job on lists of rows, and returns the rows that the job wrote."""
 
 from anabranch.testing.messages import Message
 from anabranch.testing.parts import BATCH, DRAIN, EXPAND, KILL, REWIND, SCALE

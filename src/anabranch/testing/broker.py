@@ -225,8 +225,8 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster ``cluster_id``. This is the id that was reported on this
-        broker's port. If the folder doesn't belong to that cluster, a broker of another cluster listens on the port.
+        """Whether the data folder belongs to the cluster ``cluster_id``, the id that was reported on this broker's
+        port. If not, a broker of another cluster is listening on the port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 

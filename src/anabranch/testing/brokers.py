@@ -52,8 +52,8 @@ class Names:
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """The names in the test of all streams of the job that :meth:`job` returns, by their names in that job.
-        Intermediate and dead-letter streams are included."""
+        """Maps the names of all streams of the job that :meth:`job` returns to their names in the test. Intermediate
+        and dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}

@@ -138,7 +138,7 @@ class Incarnation:
         )
 
     def _create(self, plan: Plan) -> None:
-        """Create the job's output streams, in which records of any age are kept."""
+        """Create the job's output streams, which keep records of any age."""
         systems = Systems(self._settings, self._job)
         for output in plan.outputs:
             if output.stream is not None:
@@ -155,7 +155,7 @@ class Incarnation:
 
 class _Watched:
     """Passes the container's calls on to the coordinator. At each heartbeat, also stops the job if a lane has failed,
-    checks the deadline, and carries out a kill or a change that is due."""
+    checks the deadline, and carries out a kill or a change if its time has come."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator

@@ -36,9 +36,9 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 class Kill:
     """Holds each lane in the batch that reaches the end of the lane's inputs: after this batch is published, and before
-    it is committed. When every lane is ready, kills all lanes.
+    it is committed. When all lanes are ready, kills them.
 
-    Every lane is ready when each is held or idle, and none will write more records that another lane reads.
+    A lane is ready when it is held or idle, and no lane will write more records to the lane's inputs.
 
     Attributes:
         pending: once the job is killed, the batches that were planned but not committed.

@@ -32,8 +32,9 @@ class Message:
     default as for a plain row.
 
     Args:
-        value: a dict (written as JSON, without the columns from which the key is made; refused if the stream's format
-            is Avro), bytes or str (written unchanged), or None (no value).
+        value: a dict (written as JSON, without the columns from which the key is made), bytes or str (written
+            unchanged), or None (no value). Streams in the formats ``avro``, ``confluent`` and ``protobuf`` take no
+            dicts.
         key: bytes, str (as UTF-8) or None (no key). Default: for a dict, made from the columns that ``read(key=...)``
             declares; for other values, no key.
         headers: a dict, or pairs of name and value if a name occurs more than once.

@@ -95,8 +95,8 @@ class Result:
         return list(self._streams[stream])
 
     def latest(self, stream: str, *columns: str) -> dict[Any, Any]:
-        """The last row for each value of a column, by this value. With several columns, the last row for each tuple of
-        their values, by this tuple. The last row is the one that comes last in the order of :meth:`records`.
+        """Map each value of a column to the last row with this value. With several columns, map each tuple of their
+        values to the last row with these values. The last row is the last in the order of :meth:`records`.
 
         An ``agg`` with ``emit="on_update"`` writes a row for each update, so the last rows are its final result.
 

@@ -121,7 +121,7 @@ def run(
         UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream;
             the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
             ``"real-time"``; ``partitions`` names a stream that is not an input; or ``folder`` is not empty.
-        JobFailedError: a lane failed; the error's text is the one that ``anabranch run`` would print.
+        JobFailedError: a lane failed; the error has the text that ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
         AnabranchError: the broker does not answer; the Spark session has no Kafka connector; or the job does not allow
             a change that a sentinel requests. If ``anabranch run`` would refuse the job, its error is raised, such as

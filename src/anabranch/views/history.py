@@ -1,4 +1,4 @@
-"""The document that shows the dashboard how the metrics of a job developed."""
+"""The document from which the dashboard shows the metrics of a job over time."""
 
 from __future__ import annotations
 

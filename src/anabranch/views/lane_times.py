@@ -17,7 +17,7 @@ MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that ran between ``since`` and ``until``, open lanes of which no run is known, and what happened to
+    """The lanes that ran between ``since`` and ``until``, open lanes without a known run, and what happened to
     lanes in this time. The lanes are in the order in which they were planned. Times are seconds since 1970.
     """
 

@@ -1,10 +1,9 @@
 """Assigns active tasks to containers, first the stateful and then the stateless ones: balanced, at the least cost.
 
-In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the container in
-which the task runs, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its
+In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the task's current
+container, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its
 containers. With ``balance_subtopology``, each stage has separate nodes. A task costs the same in all containers of a
-rack, except in the container in which the task runs. So the least cost is the same as with an arc from each task to
-each container.
+rack, except in its current container. So the least cost is the same as with an arc from each task to each container.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def complete(it: Instance, placed: Placement, *, moves_first: bool = False) -> P
 
 
 def counts(it: Instance) -> tuple[Bounds, Bounds]:
-    """The bounds of each container's number of stateful tasks, and of its number of all tasks."""
+    """The bounds of each container's number of stateful tasks, and of its total number of tasks."""
     if it.problem.loads == "flexible":
         return between(int(it.stateful.sum()), it.slots), between(len(it.tasks), it.slots)
     sizes = [Counter(it.stage_of[kind].tolist()) for kind in (it.stateful, ~it.stateful)]
@@ -156,8 +155,8 @@ def _seats(net: Network, it: Instance, sizes: Whole, containers: Whole) -> Whole
 def _limit(
     net: Network, it: Instance, containers: Whole, sink: Whole, own: Bounds, total: Bounds, later: Whole
 ) -> None:
-    """Bound the number of tasks in each container by ``own``. Also ensure that the tasks ``later`` can still be placed
-    within ``total``, the bounds of each container's number of all tasks.
+    """Bound the number of tasks in each container by ``own``. Also ensure that the tasks in ``later`` can still be
+    placed within ``total``, the bounds of each container's total number of tasks.
     """
     if not len(later):
         net.arcs(containers, sink, own.upper, own.lower)

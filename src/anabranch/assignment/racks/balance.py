@@ -118,8 +118,8 @@ def nearest(slopes: Slopes, count: int) -> Bounds:
 def groups_nearest(
     slopes: Slopes, place_of: Whole, sizes: Whole, open_: Whole, copies: int
 ) -> tuple[Bounds, Whole, Whole]:
-    """Like :func:`nearest`, but limits the places in which tasks can have standbys. All standbys of a task are in
-    different places. A *group* is the tasks with the same possible places.
+    """Like :func:`nearest`, but tasks can have standbys only in certain places, and all standbys of a task are in
+    different places. A *group* consists of the tasks with the same possible places.
 
     Args:
         place_of: the place of each container.

@@ -1,9 +1,9 @@
 """Assigns standbys of tasks to places by a flow, and then fits them into the places' containers.
 
 A place consists of all containers with the same rack (if racks are known) and tags. Tasks have arcs to places, and
-places to containers. The flow doesn't say which task's standby goes from a place to which container, so the standbys
-are fitted into containers afterwards. If they don't fit, the problem can be solved again in a network with an arc for
-each task and container.
+places to containers. The flow says which tasks have standbys in a place, but not in which of the place's containers. So
+the standbys are fitted into containers afterwards. If they don't fit, the problem can be solved again in a network with
+an arc for each task and container.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tupl
     Args:
         loads: the bounds of each container's number of standbys. If slopes are given instead, the loads are as close to
             the containers' shares as possible.
-        dense: whether each task has an arc to each container that its standbys can use. Nothing then has to be fitted.
+        dense: whether each task has an arc to each container that its standbys can use. If so, nothing has to be
+            fitted.
 
     Raises:
         ConfigError: a dense network would have too many arcs.

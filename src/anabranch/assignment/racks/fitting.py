@@ -1,4 +1,4 @@
-"""Fits standbys of tasks into the containers of a place, no two standbys of a task into the same container."""
+"""Fits the standbys of tasks into the containers of a place, so that no container has two standbys of the same task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def fit(
     Args:
         copies: how many standbys each task has in these containers.
         barred: the containers in which each task can't have a standby.
-        loads: how many standbys each container takes. The sum must be that of ``copies``.
+        loads: how many standbys each container takes. The sum must equal the sum of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]

@@ -1,4 +1,4 @@
-"""A problem in numbers: containers, tasks, racks and stages are indexes, and traffic consists of arrays."""
+"""Represents a problem in numbers: containers, tasks, racks and stages as indexes, and traffic as arrays."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Traffic:
 
 
 class Instance:
-    """A problem in numbers. Everything is numbered in the order of names, so neither the order of the input nor a hash
-    affects the answer.
+    """A problem in numbers. Everything is numbered in the order of names, so that neither the order of the input nor
+    hash values affect the answer.
 
     Attributes:
         scale: the factor that makes weights whole numbers.

@@ -69,8 +69,8 @@ class Problem(_Record, frozen=True, kw_only=True):
         standbys: how many standbys each stateful task has, at most as many as there are other containers.
         strategy: ``min_traffic`` balances all tasks together, with little traffic across racks; ``balance_subtopology``
             also balances the tasks of each stage; ``none`` ignores traffic.
-        loads: which containers get one task more if the tasks can't be divided evenly: with ``flexible``, those where
-            this costs least; with ``fixed``, the first ones by id, as in KIP-925.
+        loads: which containers get one task more if the tasks can't be divided evenly: with ``flexible``, the
+            containers in which an extra task costs least; with ``fixed``, the first containers by id, as in KIP-925.
         mode: whether all tasks are placed before the standbys (``sequential``) or together with them (``joint``).
         traffic_cost: the cost of a unit of weight that is read from another rack.
         non_overlap_cost: the cost of a task or standby that moves.
@@ -136,8 +136,8 @@ class Answer(_Record, frozen=True, kw_only=True):
         saved_by_moves: the cost that the other moves of active tasks save, compared with the cheapest placement that
             has only the ``needed_moves``.
         loads: the number of active tasks in each container.
-        spread: the number of racks (and tag values) in which a task or one of its standbys is, summed over the tasks
-            with standbys.
+        spread: the number of racks (and tag values) that a task and its standbys cover, summed over the tasks with
+            standbys.
         most_spread: an upper bound on the ``spread`` of any assignment.
         why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
     """

@@ -70,7 +70,8 @@ def crosses(it: Instance) -> bool:
 
 def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
     """The number of racks and tag values that a task and its standbys cover, summed over the tasks; 0 if there are no
-    standbys. ``active`` is the container of each task of the problem, ``copies`` those of the standbys."""
+    standbys. ``active`` has the container of each task of the problem, and ``copies`` the containers of the
+    standbys."""
     held = np.hstack([active[tasks][:, None], copies])
     found = 0
     for values in it.spread_by if copies.size else ():

@@ -21,7 +21,7 @@ __all__ = ["Acceptance", "StreamNow", "check_published", "continued", "look", "r
 
 @dataclass(frozen=True)
 class StreamNow:
-    """A stream as it is now: its system and name, its id, and the oldest offset and the end of each partition."""
+    """A stream as it is now: its system, name and id, and each partition's oldest offset and end offset."""
 
     system: str
     name: str
@@ -40,10 +40,10 @@ class Acceptance:
     """How a stopped lane would continue with a stream as it is now.
 
     Attributes:
-        folder: the lane's folder; None if it hasn't one yet.
-        former: the existing folders of those of the lane's predecessors that have read the stream.
+        folder: the lane's folder; None if the lane has no folder yet.
+        former: the folders of the lane's predecessors that have read the stream, if the folders still exist.
         id: the stream's id.
-        anew: whether the stream that the lane has read was deleted, so that this is another stream of the same name.
+        anew: whether the stream that the lane has read was deleted, so this is a different stream with the same name.
         at: the lane's position in each partition of the stream.
         to: for each of these partitions, the offset at which the lane would continue instead.
         limits: for each partition, the highest offset at which the lane may start to read any of the partition's keys.
@@ -61,18 +61,19 @@ class Acceptance:
 
 
 def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: StreamNow) -> Acceptance | None:
-    """Compare a lane with a stream. Returns None if the lane can continue with the stream as it is, or doesn't read it.
+    """Find out how a stopped lane could continue with a stream as it is now. Returns None if nothing has to change for
+    this, or if the lane doesn't read the stream.
 
-    Before the comparison, the lane's folder is locked for this process, and leftovers are removed from it. Both steps
-    are skipped if the lane will continue in a copy of the folder (``lane.abandoned``).
+    First, the lane's folder is locked for this process, and leftovers are removed from the folder. Both steps are
+    skipped if the lane will continue in a copy of the folder (``lane.abandoned``).
 
     Args:
-        folder: the lane's folder; None if it hasn't one yet.
+        folder: the lane's folder; None if the lane has no folder yet.
         former: the folders of the lane's predecessors.
 
     Raises:
         ConflictError: another process has the folder; the stream has fewer partitions than the lane reads; or the lane
-            has state, but not its own folder yet.
+            is stateful, but has no folder yet.
         StateError: the folder is gone.
     """
     stream = now.name
@@ -120,7 +121,8 @@ def check_published(found: Acceptance, published: int) -> None:
 
 
 def rewrite(found: Acceptance, target: str, published: int) -> None:
-    """Make the lane's next folder: a copy that continues with the stream as it is now, with the same state.
+    """Make the lane's next folder: a copy of the present one with the same state, from which the lane continues with
+    the stream as it is now.
 
     The original isn't changed, and nothing refers to the copy yet. A pending batch is forgotten, because its records
     are gone.
@@ -146,8 +148,9 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
 
 
 def continued(lane: Lane, found: Acceptance) -> Lane:
-    """The lane with offsets that fit the stream. ``lane`` is the lane as it is in the store now. Without this change,
-    the lane would skip records below the offsets at which it once started to read some of its keys."""
+    """The lane with its start and final offsets adjusted to the stream. ``lane`` is the lane as it is in the store now.
+    Without the adjustment, the lane would skip records below the offsets at which it once started to read some of its
+    keys."""
 
     def moved(position: Position) -> Position:
         ssp, limit = position.ssp, found.limits.get(position.ssp.partition)
@@ -184,7 +187,7 @@ def _known_id(folder: Folder | None, former: Sequence[Folder], stream: str) -> s
 
 
 def _positions(folder: Folder | None, lane: Lane, stream: str) -> dict[int, int]:
-    """Where the lane is in each partition of a stream that it reads."""
+    """The lane's position in each partition of ``stream`` that the lane reads."""
     begins = {ssp: offset for ssp, offset in lane.begins.items() if ssp.stream == stream}
     if folder is None:
         return {ssp.partition: offset for ssp, offset in begins.items()}

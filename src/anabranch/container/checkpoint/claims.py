@@ -1,4 +1,4 @@
-"""This process's claims of folders in storage without locks, and the thread that renews the leases of these folders."""
+"""This process's claims to folders in storage without locks, and the thread that renews the leases of these folders."""
 
 from __future__ import annotations
 

@@ -66,8 +66,8 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Copy a folder without its state: of the state, only the schemas are copied. Unlike :func:`clone`, this also
-    copies the event time with which the lane ended."""
+    """Copy a folder, but only the schemas of its state. Unlike :func:`clone`, this also copies the event time with
+    which the lane ended."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy
@@ -81,7 +81,7 @@ def standby(folder: Folder, number: int) -> Folder:
 
 
 def standbys(folder: Folder) -> list[Folder]:
-    """The existing standbys, the one with the latest committed batch first."""
+    """The existing standbys, sorted by their last committed batches, the latest first."""
     found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
     numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
     there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]
@@ -136,8 +136,8 @@ def _copied(
 
 
 def _becomes(folder: Folder, copy: Folder) -> dict[str, File] | None:
-    """Move a standby to the place of the copy. Returns the standby's files as they were before, or None if it can't be
-    moved."""
+    """Move a standby to the copy's path. Returns the standby's files as they were before the move; None if the standby
+    can't be moved."""
     try:
         files = folder.tree.files("")
         return files if folder.tree.move(copy.tree) else None
@@ -148,7 +148,8 @@ def _becomes(folder: Folder, copy: Folder) -> dict[str, File] | None:
 
 
 def _fill(folder: Folder, copy: Folder, names: Sequence[str], moved: Mapping[str, File] | None) -> int:
-    """Copy what the copy lacks. ``moved`` are the files of the standby that has become the copy; None if none has."""
+    """Copy the files that the copy lacks, and return their number. ``moved`` has the files of the standby that has
+    become the copy; None if no standby has."""
     try:
         if moved is not None:
             crash_points.reach(crash_points.ADOPTED, folder.tree.path.getParent().getName(), folder.committed())

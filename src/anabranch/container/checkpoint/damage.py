@@ -69,7 +69,8 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
 
 
 def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
-    """Repair a lane's folder as a check has found to be possible; see :func:`review.of_lane`."""
+    """Repair a lane's folder after a check has found that this is possible. ``resumed`` is the check's result; see
+    :func:`review.of_lane`."""
     if resumed is not None:
         folder.resume(resumed)
     files = checkpoint(folder, lane, thorough=True)

@@ -24,7 +24,7 @@ class NewStream:
 
     Attributes:
         after: the stream whose source directly precedes this stream's source in the query.
-        offset: an offset in Spark's form, without partitions.
+        offset: an offset in Spark's format that contains no partitions yet.
     """
 
     name: str
@@ -48,7 +48,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 def mend_time(folder: Folder) -> None:
     """Set the pending batch's processing time to its watermark. This is necessary if the clock was set back before the
-    batch was planned. The folder may be a lane's own, if no query is running in it."""
+    batch was planned. The folder needn't be a copy: it can also be the one that the lane uses, if no query is running
+    in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -78,8 +79,8 @@ def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *,
     changed, too, because the lane may have to go back to one of them if files are damaged.
 
     Args:
-        anew: whether this is another stream than before. If not, the offsets in a plan are lowered where necessary, but
-            never raised.
+        anew: whether this is a different stream with the same name. If it is still the same stream, the offsets in a
+            plan are lowered where necessary, but never raised.
     """
     for batch in folder.tree.numbers("offsets"):
         entry, source = folder.entry(batch), folder.sources(batch).get(stream)
@@ -93,7 +94,8 @@ def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *,
 
 
 def add_stream(folder: Folder, stream: NewStream) -> None:
-    """Make the next batch read one more stream. Does nothing if the lane already reads it, or no batch was planned."""
+    """Make the next batch read one more stream. Does nothing if the lane already reads the stream, or if no batch was
+    planned."""
     last = folder.planned()
     if last < 0 or stream.name in folder.sources(last):
         return

@@ -81,7 +81,8 @@ class Tree:
         return self.path_of(self.path, name) if name else self.path
 
     def files(self, name: str) -> dict[str, File]:
-        """The file of this name, or all files below the folder of this name, by name; {} if there is none."""
+        """The file of this name, or all files below the folder of this name, by name; {} if there is no such file or
+        folder."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
@@ -123,8 +124,8 @@ class Tree:
             stream.close()
 
     def read_entry(self, name: str) -> str:
-        """The text of a log's entry. If this process has just written it to an object store, the first call gets it
-        from memory."""
+        """The text of a log's entry. If this process has just written the entry to an object store, the first call
+        returns the text from memory."""
         known = None if self.local is not None else self.far.just_written(self.at(name))
         return self.read(name) if known is None else known
 
@@ -153,13 +154,13 @@ class Tree:
 
         Args:
             new: whether it is an error if the file exists. Not checked on a local disk.
-            durable: on a local disk, whether to wait until the file is written through, so a power cut can neither
-                empty it nor bring back a former file.
+            durable: on a local disk, whether to wait until the file is written through to the disk, so that a power cut
+                can neither empty it nor bring back a former file.
 
         Raises:
-            AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) A
-                StateError if there is a folder in its place, or a file in the place of its folder: only the user can
-                change that.
+            AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) The
+                error is a StateError if a folder already has the file's path, or if a file has the path of the file's
+                folder: only the user can change that.
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:
@@ -190,8 +191,8 @@ class Tree:
             self.fs.delete(self.at(name), False)
 
     def sync(self, names: Iterable[str] | None = None) -> None:
-        """On a local disk, make files durable, with the folders that contain them: a power cut can then neither empty
-        these files nor bring back those that were removed. None stands for all files of the tree.
+        """On a local disk, make the files ``names`` and the folders that contain them durable: a power cut can then
+        neither empty these files nor bring back those that were removed. None stands for all files of the tree.
 
         Raises:
             OSError: a file or a folder can't be synced.
@@ -247,8 +248,8 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields the name under which to write the file ``name``: a temporary one, except on an object store. The file
-        gets its own name at the end of the block, so it appears completely or not at all.
+        """Yields the name under which to write the file ``name``: a temporary one, except on an object store. At the
+        end of the block, the temporary file is renamed, so that the file ``name`` appears completely or not at all.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete
@@ -297,14 +298,15 @@ def update(
     On a local disk, the changes are durable when this returns.
 
     A file is copied if the target has no current copy of it; see :meth:`File.is_copy_of`. A file that the source
-    doesn't have is removed from the target. It isn't an error if a source file disappears meanwhile: even after a query
-    has ended, Spark may delete files with old versions of its state for some time.
+    doesn't have is removed from the target. It isn't an error if a source file disappears in the meantime: even after a
+    query has ended, Spark may delete files with old versions of its state for some time.
 
     Args:
         names: the files and folders to update, in this order.
-        lives: whether other processes may use the trees meanwhile; see :meth:`Tree.copy`.
-        known: the target's files before the target was moved to its place, if it was moved. In an object store, this
-            has made all its files younger, so their present times tell nothing.
+        lives: whether other processes may be using the trees; see :meth:`Tree.copy`.
+        known: the target's files as they were before the target was moved to its present path; None if it wasn't moved.
+            (In an object store, moving files makes them newer, so their present times don't show which of them are
+            current copies.)
 
     Raises:
         OSError: the target has a folder where a file should be.
@@ -340,7 +342,8 @@ def _copy_unless_gone(source: Tree, name: str, target: Tree, *, lives: bool) -> 
 
 
 def _write(at: Path, text: str, *, durable: bool) -> None:
-    """Write a file on a local disk that only its owner can read. With ``durable``, wait until it is on the disk."""
+    """On a local disk, write a file that only its owner can read. With ``durable``, wait until the file is on the
+    disk."""
     own_files.make_folder(at.parent)
     own_files.make_file(at)
     with at.open("wb") as file:

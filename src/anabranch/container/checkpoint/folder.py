@@ -192,9 +192,9 @@ class Folder:
             return {}
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
-        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored or a batch is planned.
-        Returns the stored offsets; {} if there are none. (Without them, a lane that starts at its inputs' end offsets
-        would start elsewhere the next time.)
+        """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
+        planned. If they weren't stored, a lane that starts at its inputs' end offsets would start elsewhere after a
+        restart. Returns the stored offsets; {} if there are none.
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
@@ -236,9 +236,9 @@ class Folder:
             self.tree.remove(name, durable=True)  # successors continue from the batch before
 
     def clear_broken(self, former: Folder) -> None:
-        """Remove the state of a batch that was broken off in ``former``, of which this folder is a copy. If no batch is
-        planned here, remove all state, and forget where the query began, even if no batch was broken off. Call this
-        only if no query has run in the copy.
+        """Remove the state of a batch that was broken off in ``former``, the folder from which this one was copied. If
+        no batch is planned here, remove all state, and forget where the query began, even if no batch was broken off.
+        Call this only if no query has run in the copy.
         """
         if self.planned() < 0:
             self.begin_anew()
@@ -290,8 +290,8 @@ class Folder:
         beginning. Call this only if no process runs a query in the folder.
 
         Args:
-            anew: whether the lane has never written anything. If it has planned no batch either, all its state is
-                removed.
+            anew: whether the lane has never written anything. If so, and if it has planned no batch either, all its
+                state is removed.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:
@@ -310,7 +310,7 @@ class Folder:
             log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Store the event time with which the lane ends, and the SSPs that it read, for its successors."""
+        """Store, for the lane's successors, the event time with which the lane ends and the SSPs that it read."""
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:

@@ -108,12 +108,11 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report instead of ``failed``: this is ``failed`` itself, unless ``failed`` waits for disk
-        space.
+        """The failure to report for ``failed``. Unless ``failed`` waits for disk space, this is ``failed`` itself.
 
-        If it does, the disks to which anabranch writes are checked, because most errors about a full disk don't name a
-        file. If any are full, the result is ``failed`` with one more reason for each full disk. If none is full, the
-        result is ``failed.unless_full``, or ``failed`` if that is None.
+        If ``failed`` waits for disk space, the disks to which anabranch writes are checked, because most errors about a
+        full disk don't name a file. If any are full, the result is ``failed`` with one more reason for each full disk.
+        If none is full, the result is ``failed.unless_full``, or ``failed`` if that is None.
         """
         if failed.awaits != surroundings.DISK.name:
             return failed

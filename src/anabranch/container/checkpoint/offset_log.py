@@ -27,8 +27,8 @@ class Entry:
     """The content of a file ``offsets/N``: the plan of batch N.
 
     An offset of a stream is an object with the stream's name in ``stream``, and the positions by partition in
-    ``positions``. In Spark's Kafka source, however, it is ``{topic: {partition: position}}``. The offset of the
-    event-time source has neither a stream nor positions.
+    ``positions``. An offset of Spark's Kafka source, however, has the form ``{topic: {partition: position}}``. The
+    offset of the event-time source has neither a stream nor positions.
 
     Attributes:
         metadata: Spark's own data about the batch, such as its watermark and its processing time.
@@ -67,7 +67,7 @@ class Entry:
         return int(self.metadata.get("batchTimestampMs", 0))
 
     def planned_in_time(self) -> Entry:
-        """The same batch, as if it had been planned at its watermark."""
+        """The same batch, as if it had been planned at the time of its watermark."""
         return replace(self, metadata={**self.metadata, "batchTimestampMs": self.watermark})
 
     @property
@@ -76,7 +76,7 @@ class Entry:
         return self.watermark >= INFINITY
 
     def with_positions(self, source: int, positions: Positions) -> Entry:
-        """The same entry with other positions of one source. Raises ValueError if the source hasn't been read yet."""
+        """The same entry with new positions for one source. Raises ValueError if the source hasn't been read yet."""
         offset = self.sources[source]
         if offset is None:
             raise ValueError(f"source {source} has no offset to change")
@@ -90,7 +90,7 @@ class Entry:
         return None if offset is None or not _has_stream(offset) else offset.get("id")
 
     def with_id(self, source: int, id: str) -> Entry:
-        """The same entry with another id of one source's stream. (The offsets of Spark's Kafka source have no id.)"""
+        """The same entry with a new id for one source's stream. (The offsets of Spark's Kafka source have no id.)"""
         offset = self.sources[source]
         if offset is None or not _has_stream(offset):
             return self
@@ -129,19 +129,19 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
     """Whether an offset names its stream in the field ``stream``. (Offsets of Spark's Kafka source use topic names as
-    fields. So a field ``stream`` whose value isn't a string is a topic with this name.)"""
+    field names. So if the value of the field ``stream`` isn't a string, the field stands for a topic of this name.)"""
     return isinstance(offset.get("stream"), str)
 
 
 def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, of an offset; None for the offset of event time."""
+    """The stream, or topic, of an offset; None for the offset of the event-time source."""
     if _has_stream(offset):
         return str(offset["stream"])
     return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
 
 
 def parse(text: str, path: str = "") -> Entry:
-    """Read an entry. The messages of errors name ``path``.
+    """Read an entry. Error messages name ``path``.
 
     Raises:
         UnsupportedFormatError: the text is an entry of another version.

@@ -62,15 +62,15 @@ class Outputs:
 
     def note(self, folder: Folder, batch: int, *, last: bool = False) -> None:
         """Store in the lane's folder where the lane's outputs end. Streams that are reached over a network are looked
-        up only every few seconds; until then, their last known ends are kept. So are the ends of a stream that was set
-        back, unless its ``on_data_loss`` isn't "fail". Tables aren't looked up: they contain what this process knows
-        to be committed to them, and if a table was set back, it takes no other batch. If a system doesn't answer, the
-        former ends of the streams stay stored. If the file can't be written, nothing is stored: the lane doesn't depend
-        on it.
+        up only every few seconds; until then, their last known ends are kept. If a stream was set back, and its
+        ``on_data_loss`` is "fail", its former ends are kept, too. Tables aren't looked up: this process knows which
+        batches it has committed to them, and a table that was set back refuses further batches. If a system doesn't
+        answer, the former ends of the streams stay stored. If the file can't be written, nothing is stored, because the
+        lane doesn't depend on the file.
 
         Args:
-            batch: the lane's last committed batch. Later ones, which the lane may have to repeat, aren't noted.
-            last: whether no other batch follows for now. If so, all streams are looked up.
+            batch: the lane's last committed batch. Later batches, which the lane may have to repeat, aren't noted.
+            last: whether the lane is ending. If so, all streams are looked up.
 
         Raises:
             Exception: the disk is full.
@@ -104,8 +104,8 @@ class Outputs:
         log.warning("where the outputs end can't be stored", lane=self._lane.id, error=why)
 
     def compare(self, folder: Folder) -> None:
-        """Compare the lane's outputs with the ends that are stored in the lane's folder, before the lane continues. The
-        process forgets what it knew of batches that aren't in the folder.
+        """Before the lane continues, check that none of its outputs ends before the end that is stored in the lane's
+        folder. Also make this process forget that tables contain batches later than the folder's last planned batch.
 
         Raises:
             StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream
@@ -127,8 +127,9 @@ class Outputs:
         self._noted = {"streams": noted.get("streams", {}), "tables": tables}
 
     def _kept(self, stream: str, ends: Mapping[str, int]) -> dict[str, int]:
-        """The ends to store for a stream, given its present ``ends``. If the stream was set back, its former ends stay
-        stored, so that :meth:`compare` notices this at the next start."""
+        """The ends to store for a stream, given its present ``ends``. If the stream was set back, and its
+        ``on_data_loss`` is "fail", its former ends stay stored, so that :meth:`compare` notices the loss at the next
+        start."""
         if self._systems.on_data_loss(stream) != "fail":
             return dict(ends)
         before = self._noted["streams"].get(stream, {})
@@ -139,7 +140,8 @@ class Outputs:
         }
 
     def _higher(self, output: str, before: int, now: int) -> int:
-        """The higher one of two ends of an output. Logs a warning if that is the former one, once for each output."""
+        """The higher of two ends of an output: the former end ``before`` and the present end ``now``. If the former end
+        is higher, this is logged once as a warning."""
         if now >= before:
             self._set_back.discard(output)
             return now
@@ -196,7 +198,7 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _known_batches(self, batch: int) -> dict[str, int]:
-        """The last batch, up to ``batch``, that each table is known to contain. Tables of which none is known are left
+        """The last batch, up to ``batch``, that each table is known to contain. Tables without a known batch are left
         out."""
         lane = self._lane
         known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in self._tables}

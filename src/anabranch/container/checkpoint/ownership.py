@@ -65,7 +65,7 @@ class Claim(Document, frozen=True, kw_only=True):
 
 
 class Files(Protocol):
-    """Access to the files in a storage, by path."""
+    """Access to the files in the storage, by path."""
 
     def create(self, path: str, text: str) -> bool:
         """Create a file. Returns False if it exists. If several processes try at once, exactly one succeeds."""
@@ -98,7 +98,7 @@ class Ownership:
 
     Args:
         files: access to the files of the storage.
-        folder: the folder with the folders of the job's lanes.
+        folder: the folder that contains the folders of the job's lanes.
         me: the claim that this process makes.
         clock: returns the seconds of a clock that keeps running while the process is frozen.
         pause: waits for a number of seconds.
@@ -130,7 +130,7 @@ class Ownership:
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:
-        """Take a folder. If this process has taken it before, only check that this process still owns it.
+        """Take a folder. If this process has taken the folder before, only check that the process still owns it.
 
         A folder that nobody owns, or whose owner has released it or has ended, is taken at once. Otherwise, the owner
         is watched, and the folder is taken if the owner gives no sign of life for ``EXPIRES`` seconds. If the owner

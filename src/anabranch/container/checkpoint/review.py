@@ -38,7 +38,7 @@ class Finding:
 
     Attributes:
         part: the lane or stream.
-        path: the file, folder or SSP that has the problem; empty if it is none of these.
+        path: the file, folder or SSP that has the problem; empty if the problem is elsewhere.
         problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
         lost: what can't be recovered without a backup; empty if nothing is lost, or if this isn't known.
         mends: what ``--repair`` does about the problem; empty if it does nothing.
@@ -65,7 +65,8 @@ class LaneFiles:
         return {} if self.files is None else self.files.sizes
 
     def document(self, name: str) -> dict[str, Any]:
-        """The JSON object in a file of the folder; {} if there is no such file. Raises ValueError if it is damaged."""
+        """The JSON object in a file of the folder; {} if there is no such file. Raises ValueError if the file is
+        damaged."""
         assert self.files is not None
         if name not in self.files.sizes:
             return {}
@@ -119,8 +120,9 @@ def in_use(root: str, lane: Lane) -> bool:
 
 
 def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable[[Lane], int]) -> list[Finding] | None:
-    """Check a lane with :func:`of_lane`. If something is wrong, the folder is listed again, because a process may have
-    changed it meanwhile. Returns None if such changes don't end: then a process is running the lane.
+    """Check a lane with :func:`of_lane`. If a problem is found, the folder is listed again, and if a process has
+    changed the folder in the meantime, the check is repeated. Returns None if the folder keeps changing, because a
+    process is running the lane.
 
     Args:
         look: lists the lane's folder.

@@ -82,7 +82,7 @@ class Checkpoint:
 
     @property
     def version(self) -> int:
-        """The number of batches in the state with which the lane continues."""
+        """The version of the state from which the lane continues: the number of batches in this state."""
         return self.planned if self.planned > self.committed else self.committed + 1
 
     def _numbers(self, folder: str) -> Iterator[int]:
@@ -220,10 +220,10 @@ class Checkpoint:
 
 
 def least(lane: Lane) -> int:
-    """The batch that the store guarantees to be in a lane's folder; -1 if there is none.
+    """The latest batch that, according to the store, must be in a lane's folder; -1 if there is none.
 
-    If the lane took over a folder, this is the last batch before its own. If it has ended with a batch of its own, it
-    is only batch 0: later batches may have been discarded since, because of damaged files.
+    If the lane has taken over a folder, this is the last batch of the former lane. Otherwise, it is batch 0 if the lane
+    has ever ended with a batch: later batches may have been discarded since then, because of damaged files.
     """
     return max(lane.first_batch - 1, min(lane.last_batch, 0))
 

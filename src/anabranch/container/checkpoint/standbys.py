@@ -28,8 +28,8 @@ _Key = tuple[str, int, int]
 class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    If a standby can't be refreshed or removed, this is reported, and tried again later. If a standby is missing or out
-    of date, taking over its lane only takes longer.
+    If a standby can't be refreshed or removed, the problem is reported, and another attempt follows later. If a standby
+    is missing or out of date, taking over its lane only takes longer.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.
@@ -63,8 +63,8 @@ class Standbys:
             return tuple(self._kept[key] for key in sorted(self._kept))
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
-        """Replace the orders that this process carries out. An order is to keep a standby up to date, to leave it as it
-        is, or to delete it. An order to delete a standby that this process hasn't maintained has no effect."""
+        """Replace the orders that this process carries out. Each order says to keep a standby up to date, to leave it
+        as it is, or to delete it. An order to delete a standby that this process hasn't maintained has no effect."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:
@@ -85,7 +85,8 @@ class Standbys:
         self._news.set()
 
     def turn(self) -> None:
-        """Refresh or remove the standbys for which this is due."""
+        """Refresh standbys that are out of date, and remove those that aren't needed. Skips standbys for which this has
+        failed recently."""
         with self._lock:
             self._said = {key: say for key, say in self._said.items() if key in self._wanted}
             due = [copy for key, copy in self._wanted.items() if key in self._kept]
@@ -101,7 +102,8 @@ class Standbys:
                 self._tell(copy, error=error_text.failure(error).what[:300])
 
     def _say(self, copy: StandbyOrder, why: str) -> None:
-        """Log why a standby can't be kept up to date, but rarely: an error of S3 has an id of its own each time."""
+        """Log why a standby can't be kept up to date. The log is throttled, because each error of S3 has a different
+        id, so a repeated error looks new."""
 
         def say(text: str) -> None:
             log.warning("a standby can't be kept up to date", lane=copy.lane, error=text)

@@ -124,8 +124,8 @@ class Attempt:
         return self.wholes(self.folder.positions())
 
     def wholes(self, positions: Mapping[str, Mapping[int, int]]) -> Offsets:
-        """These positions by whole SSP, for all inputs. An input without a position has its start offset, or 0 if it
-        has none."""
+        """The positions of all inputs, by whole SSP, given ``positions`` by stream and partition. An input without a
+        position gets its start offset, or 0 if it has no start offset."""
         return {
             ssp.whole: positions.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp.whole, 0))
             for ssp in (*self.lane.ssps, *self.lane.broadcast)

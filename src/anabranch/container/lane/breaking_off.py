@@ -64,7 +64,8 @@ def verdict(
     gradual: bool,
     decided: bool | None = None,
 ) -> Verdict:
-    """What to do with a running batch that can be broken off, because its lane must end. All times are in seconds.
+    """What to do with the running batch of a lane that must end, if the batch can be broken off. All times are in
+    seconds.
 
     The batch is broken off if the user accepts the loss, or if breaking it off saves enough time: see
     :func:`anabranch.pace.break_off_cost.is_worth_it`. If ``left`` is unknown, the batch is broken off once both
@@ -105,7 +106,7 @@ def estimated(
 
 def is_brief(usual: float, left: float | None) -> bool:
     """Whether a closing lane should run one more batch after the running one, because batches are short: the running
-    batch may end too soon for starting the successors' queries, so they are started during the next one.
+    batch may end before the successors' queries have started, so these are started during the next batch.
 
     True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least
     ``BRIEF`` more seconds.
@@ -137,8 +138,8 @@ class BreakOff:
         writing: returns whether the query is writing a batch.
         hurry: returns whether everything must end at once. The next process then runs the batch again.
         keeps: given the batch's number, returns why the batch can't be broken off; empty if no reason is known.
-        left: given the batch's number and the seconds for which it has run, returns the expected seconds until its end;
-            None if unknown.
+        left: given the batch's number and how many seconds it has run, returns the expected seconds until its end; None
+            if unknown.
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
         tell: called with what keeps the lane from ending; with an empty message once nothing does.
         stays: called at most once, as soon as it is certain that no other batch will start and that the last one won't

@@ -90,12 +90,12 @@ class QueryBuilder:
         return ahead
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
-        """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` starts at its beginning if it belongs
-        to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise where the
-        ``start`` argument of its ``read`` says.
+        """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` is read from its beginning if it
+        belongs to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise from
+        where the ``start`` argument of its ``read`` says.
 
-        Some systems, such as the embedded log, know the readers of their streams. If the lane hasn't run yet, its
-        streams in these systems are first made to keep all their current records until the lane has read them. This
+        Some systems, such as the embedded log, keep track of the readers of their streams. If the lane hasn't run yet,
+        its streams in these systems are first made to keep all their current records until the lane has read them. This
         applies only to streams for which an offset must be chosen.
 
         Args:
@@ -123,7 +123,7 @@ class QueryBuilder:
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
         """Make streams keep their current records, because start offsets of a lane are about to be chosen in them. Does
-        nothing in systems that don't know the readers of their streams."""
+        nothing in systems that don't keep track of the readers of their streams."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

@@ -26,8 +26,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs have been read: those that the job doesn't write itself up to ``until``, and intermediate
-    streams completely, after all their writers have ended. False if the lane has no ``until``.
+    """Whether all inputs have been read: intermediate streams completely, after all their writers have ended, and other
+    inputs up to ``until``. False if the lane has no ``until``.
     """
     if attempt.until is None:
         return False

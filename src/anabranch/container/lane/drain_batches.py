@@ -36,7 +36,8 @@ class Outcome:
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of a next batch that reads nothing: its end offsets are those of ``entry``. All times are Unix ms.
+    """The entry of an empty batch that follows the batch of ``entry``: it ends at the same offsets. All times are in
+    Unix ms.
 
     Args:
         watermark: Spark's watermark after the last batch.
@@ -179,9 +180,9 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """The offsets up to which to read now. In a stream that the job writes itself, this is the end offset; in any
-        other stream, the offset in ``until`` or the end offset, whichever is lower. An SSP from which nothing must be
-        read has its position.
+        """For each SSP, the offset up to which the lane should read now. In a stream that the job writes itself, this
+        is the end offset; in any other stream, the offset in ``until`` or the end offset, whichever is lower. For an
+        SSP with nothing more to read, it is the lane's position.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

@@ -52,8 +52,8 @@ def _cause(attempt: Attempt, error: Exception) -> Failure:
 
 
 def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
-    """A problem with the inputs or the folder; None if none is found. It is reported instead of Spark's error, because
-    Spark's messages about missing streams are hard to read."""
+    """A problem with the inputs or the folder; None if no problem is found. The problem is reported instead of Spark's
+    error, because Spark's messages about missing streams are hard to read."""
     try:
         if attempt.folder_in_use is not None:
             attempt.inputs.check(attempt.folder_in_use)
@@ -80,7 +80,8 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the lane's operators, one of which may have caused the failure.
-        ranges: the first offset and the end offset, by SSP, of the batch that failed. The error's message names them.
+        ranges: the first offset and the end offset, by SSP, of the batch that failed. The error's message names these
+            offsets.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

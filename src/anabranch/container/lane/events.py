@@ -154,8 +154,8 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An action of the lane has failed, and with it the attempt. If ``smaller``, however, the attempt continues,
-    because a batch took too long and can be planned again with fewer records."""
+    """An action of the lane has failed. The attempt has then failed, too, unless ``smaller`` is True: in this case, a
+    batch took too long and can be planned again with fewer records, so the attempt continues."""
 
     error: Exception
     smaller: bool = False

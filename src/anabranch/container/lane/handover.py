@@ -171,8 +171,8 @@ class Prestarter:
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
         """Hand out the prestarted query of a lane under its current epoch. Returns None if there is none, if it
-        couldn't be started, or if it was handed out before. If it is being abandoned, waits for its end, because it
-        uses the lane's folder.
+        couldn't be started, or if it was handed out before. If the query is being abandoned, waits until it has ended,
+        because it uses the lane's folder.
         """
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)
@@ -188,7 +188,8 @@ class Prestarter:
         Args:
             wanted: returns the query that the lane needs, and its start offsets. The prestarted query fits if it can be
                 used in place of this query, and starts at these offsets. If ``wanted`` raises an error, the prestarted
-                query is abandoned, and the error is passed on. Isn't called if there is no prestarted query.
+                query is abandoned, and the error propagates to the caller. Isn't called if there is no prestarted
+                query.
         """
         ahead = self.take(lane)
         if ahead is None:
@@ -211,7 +212,7 @@ class Prestarter:
         self.announce((), ())
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end of all abandoned queries, for ``timeout`` seconds. Returns whether they have ended."""
+        """Wait up to ``timeout`` seconds for all abandoned queries to end. Returns whether they have ended."""
         end = time.monotonic() + timeout
         with self._lock:
             abandoned = tuple(self._abandoned.values())
@@ -246,7 +247,8 @@ class _Prestart(threading.Thread):
         return thread
 
     def _abandon(self) -> None:
-        """Errors are only logged: no lane needs the query, and a lane that gets its folder clears that first."""
+        """Abandon the query once it is started. Errors are only logged: no lane needs the query, and a lane that gets
+        the query's folder clears the folder first."""
         begun = self.result()
         try:
             if begun is not None:

@@ -46,8 +46,8 @@ class InputEnds:
 
     def now(self, fresh: bool = False) -> dict[str, int]:
         """The end offsets by SSP in text form. They are at most half a second old; with ``fresh``, they are looked up
-        now. An end offset beyond ``until`` is replaced by that of ``until``. If the lookup fails, the result is the
-        last known end offsets; {} if none are known yet.
+        now. An end offset beyond ``until`` is replaced by the offset in ``until``. If the lookup fails, the result is
+        the last known end offsets; {} if none are known yet.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

@@ -2,8 +2,9 @@
 
 Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
 come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
-response to a result. The next result is that of the last of these actions, or of the first one that fails, and so on
-until the attempt ends. The only action in response to an order is for the supervisor: to begin an attempt.
+response to a result. It performs these actions until one of them fails; the result of the last performed action is the
+next event. This continues until the attempt ends. The only action in response to an order is to begin an attempt, which
+the supervisor does.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ class LifeState:
         reads_sources: whether the lane reads streams that the job doesn't write itself. False until this is looked up,
             which happens only if the lane must drain.
         drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, it gets no other attempt here.
-        container_ends: whether the container is ending. If so, the lane gets its next attempt, if any, in another
+        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here.
+        container_ends: whether the container is ending. If so, any further attempt of the lane is made in another
             container.
     """
 
@@ -134,8 +135,8 @@ class LifeState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane must drain, and may do so now: at any time if it reads streams that the job doesn't write
-        itself, otherwise once all lanes that write its inputs have ended.
+        """Whether the lane must drain and may do so now. If the lane reads streams that the job doesn't write itself,
+        it may drain at any time; otherwise, only once all lanes that write its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 

@@ -69,8 +69,8 @@ class Live:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The given report. If a batch has been running for at least ``_AT_LEAST`` seconds, its progress and the
-        current load are added to the report."""
+        """The given report or, if a batch has been running for at least ``_AT_LEAST`` seconds, the report with the
+        batch's progress and the current load added."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
@@ -136,7 +136,7 @@ class Live:
 
 def oldest(query: LaneQuery) -> Work | None:
     """The message on which a function of a lane has been working longest; None if no batch is running, or if no
-    function has been working on a message for a second."""
+    function has been working on a message for at least a second."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)
 

@@ -1,5 +1,5 @@
 """Reads the progress of a lane's queries from Spark, and updates the lane's report, the sizes of the next batches, and
-the positions that the inputs' systems know. Also stores which SSPs are idle, and the lane's event time.
+the positions committed to the inputs' systems. Also stores which SSPs are idle, and the lane's event time.
 """
 
 from __future__ import annotations

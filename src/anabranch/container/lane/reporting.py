@@ -24,7 +24,7 @@ class Reporter:
     """Composes the report of a lane. Any thread can read it; only the lane's own thread changes it.
 
     Args:
-        wake: called when the report contains news for which the container or the coordinator waits.
+        wake: called when the report contains news that the container or the coordinator is waiting for.
     """
 
     def __init__(self, lane: Lane, wake: Callable[[], None], number: int = 1) -> None:
@@ -73,7 +73,7 @@ class Reporter:
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
         """Report the results of a batch (``changes``), how busy the lane is, and which bucket is the busiest.
 
-        ``worked`` gives the seconds for which functions worked on each bucket.
+        ``worked`` says how many seconds functions worked on each bucket.
         """
         before = self.current.progress.rows
         self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})

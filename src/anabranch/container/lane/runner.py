@@ -64,10 +64,10 @@ class LaneRunner:
             keep running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
         taken: returns whether this process took over the lane's outputs when it prepared the lane.
-        wake: called when the report contains news for which the container or the coordinator waits.
+        wake: called when the report contains news that the container or the coordinator is waiting for.
         drained: called once the lane has drained.
         handover: what the runner needs for the hand-over within this container; by default, there is none.
-        trace: records the details of the error with which the lane has failed.
+        trace: records the details of the error that made the lane fail.
         life: the lane's state in this container, which all attempts here share; by default, a new one.
 
     Attributes:
@@ -326,8 +326,8 @@ class LaneRunner:
             return events.AttemptFailed(another)
 
     def _fail(self, error: Exception) -> Event:
-        """Clean up after the error with which the attempt has failed, and report the error. The report is made even if
-        parts of the cleanup fail."""
+        """Clean up after the error that made the attempt fail, and report the error. The report is made even if parts
+        of the cleanup fail."""
         attempt = self._attempt
         self._quietly(self._queries.end_analysis)
         if attempt.started is not None:

@@ -20,8 +20,9 @@ _MOST = 1000
 
 
 class StateReplay:
-    """Follows the batches of one lane. ``tasks`` is the number of Spark tasks that replay at the same time. If Spark
-    doesn't report its snapshots, the changes of new batches are left out of the estimate."""
+    """Keeps the estimate for one lane up to date with the lane's batches. ``tasks`` is the number of Spark tasks that
+    replay at the same time. If Spark doesn't report its snapshots, the changes of new batches are left out of the
+    estimate."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = max(1, tasks)
@@ -30,7 +31,7 @@ class StateReplay:
 
     @property
     def seconds(self) -> float:
-        """The estimated seconds for which a successor would replay changes if it started now."""
+        """How many seconds a successor would probably spend on replaying changes if it started now."""
         return sum(work for _, work in self._work) / self._tasks
 
     def ran(self, batch: CompletedBatch) -> None:

@@ -158,8 +158,8 @@ class LaneSupervisor:
         """End the lane, because it is no longer wanted here. It ends at the next batch boundary, or by breaking off a
         long batch.
 
-        If the lane has failed and awaits another attempt, it gets none here. It then counts as failed, unless it waits
-        for its surroundings: in this case, it continues at the next start of the job.
+        If the lane has failed and awaits another attempt, it gets none here. If it waits for its surroundings, it
+        continues at the next start of the job; otherwise, it counts as failed.
 
         Args:
             at_once: whether to end the lane immediately instead of at a batch boundary.
@@ -182,8 +182,8 @@ class LaneSupervisor:
 
     @property
     def attempts(self) -> int:
-        """The number of the current attempt. An attempt after a wait for the lane's surroundings keeps the number of
-        the one before."""
+        """The number of the current attempt. The first attempt after a wait for the lane's surroundings has the same
+        number as the attempt before the wait."""
         return self._life.state.attempt
 
     @property

@@ -30,7 +30,7 @@ class Patience:
 
     Attributes:
         longest: the longest wait in seconds.
-        chance: returns a random number from 0 to 1, by which pauses vary.
+        chance: returns a random number from 0 to 1, which varies the pauses.
         now: returns the time in seconds since 1970.
     """
 
@@ -88,8 +88,8 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Check, by the lane's newest report, whether a wait is over. Returns whether the lane counted as waiting
-        before this call, but no longer does.
+        """Check whether a wait is over, according to the lane's newest report. Returns whether the lane counted as
+        waiting before this call, but no longer does.
 
         The wait is over once the lane has committed a batch, has ended, or has run for ``_RUNS_WELL`` seconds and has
         nothing to do. If the lane has run for this time but still has something to do, it no longer counts as waiting,

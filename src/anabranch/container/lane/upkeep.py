@@ -64,8 +64,8 @@ class Upkeep:
             raise StalledError(f"lane {lane} stands still: {why}", "its threads are in the container's log")
 
     def turn(self) -> None:
-        """Renew markers, and check outputs and inputs, if due. Raises StateError if an output stream is gone, or an
-        input was deleted and created again."""
+        """Do the periodic work that is due: renew markers, check outputs, and check inputs. Raises StateError if an
+        output stream is gone, or an input was deleted and created again."""
         query = self._attempt.query
         if monotonic() > self._refreshed + _REFRESH_EVERY and query is not None:
             query.outputs.refresh()

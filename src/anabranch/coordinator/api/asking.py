@@ -1,6 +1,7 @@
-"""The threads of operations that wait for the systems of a job's streams, such as Kafka. No other operation shares
-them, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else. Questions and
-changes are counted apart, so clients that may only read can't keep others from changing a job.
+"""Threads for operations that have to wait for the systems of a job's streams, such as Kafka. No other operation uses
+these threads, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else.
+Questions and changes are counted separately, so clients that may only read can't keep other clients from changing a
+job.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ T = TypeVar("T")
 
 
 class Asking:
-    """All uses must be on the same event loop."""
+    """Runs calls that may ask the systems of a job's streams. All uses must be on the same event loop."""
 
     def __init__(self) -> None:
         self._under_way: Counter[tuple[str, bool]] = Counter()
 
     async def run(self, job: str, act: Callable[[], T], *, changes: bool) -> T:
-        """Call ``act``, which may ask the systems of a job's streams, in a thread of its own. Raises ConflictError if
-        the job has too many such threads already, either for questions or, with ``changes``, for changes.
+        """Call ``act`` in its own thread. ``changes`` says whether ``act`` changes the job or only asks something.
+        Raises ConflictError if too many threads of this kind are already running for the job.
         """
         kind = job, changes
         if self._under_way[kind] >= _MOST:

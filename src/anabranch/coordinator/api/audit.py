@@ -84,7 +84,7 @@ class Audit:
     Args:
         path: the file.
         note: adds an event to a job; raises AnabranchError if the job doesn't exist, or the event can't be added now.
-        clock: returns the time of a monotonic clock in seconds. Minutes are measured with it.
+        clock: returns the time of a monotonic clock in seconds, for counting refused requests per minute.
     """
 
     def __init__(self, path: Path, note: Callable[[Event], None], clock: Callable[[], float] = monotonic) -> None:

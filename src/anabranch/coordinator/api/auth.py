@@ -75,8 +75,8 @@ class Access:
     """Refuses some requests, and passes all others on to ``app``. A request is refused for one of these reasons:
 
     - It comes from another site's page, addresses the coordinator by a foreign name, or has a wrong ``Content-Type``.
-    - The token of ``operate`` is set, and the request has no token whose role allows it. (The health check and the
-      dashboard's files contain no data, and need no token.)
+    - ``Tokens.operate`` is set, and the request's token is missing, is wrong, or has a role that doesn't allow the
+      request. (The health check and the dashboard's files contain no data, and need no token.)
 
     Args:
         names: the coordinator's own names.
@@ -158,7 +158,7 @@ class Access:
     async def _note(
         self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
     ) -> None:
-        """Pass a request on, and record it. Failed requests are recorded, too: they may have changed something."""
+        """Pass a request on, and record it, even if it fails: it may have changed something."""
         noted = False
 
         async def noting(message: Message) -> None:

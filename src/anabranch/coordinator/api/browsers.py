@@ -7,8 +7,9 @@ address, it could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
 shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
-other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see :func:`wrong_kind`). A
-page can't send any of these without a preflight request.
+other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see :func:`wrong_kind`).
+Before a browser sends an accepted ``Content-Type`` for another site's page, it sends a preflight request, which is
+refused.
 """
 
 from __future__ import annotations
@@ -140,8 +141,8 @@ def _texts(headers: Headers, name: bytes) -> list[str]:
 
 
 def _split(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port of a URL, in the form in which they are compared; None if there is no host, if there are
-    other parts such as a path, or if the URL can't be parsed.
+    """The scheme, host and port of a URL, normalized for comparison; None if there is no host, if there are other parts
+    such as a path, or if the URL can't be parsed.
     """
     try:
         found = urlsplit(url)

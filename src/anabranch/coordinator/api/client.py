@@ -1,4 +1,4 @@
-"""A client for a coordinator at a URL. It has a method for each operation, like a coordinator in this process."""
+"""A client for a coordinator at a URL. Like a coordinator in this process, it has a method for each operation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ZIP = {"Content-Type": "application/zip"}
 class Client(Operations):
     """A coordinator at a URL. Its methods raise the errors that the coordinator raised, and the following:
 
-    - UnreachableError: nothing listens at the URL, something else than a coordinator answers there, or the connection
+    - UnreachableError: nothing listens at the URL, something other than a coordinator answers there, or the connection
       breaks off.
     - OutOfTimeError: there is no answer in time.
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
@@ -124,10 +124,12 @@ class Client(Operations):
             raise _stranger(self.url, f"the answer to {operation.name} can't be read: {why}") from error
 
     def _ask(self, operation: Operation[..., Any], path: str, **request: Any) -> bytes:
-        """Send a request, and return the content of the answer. The first coordinator to be asked is the one that
-        answered last (at the beginning, the one at the first URL). If a coordinator doesn't answer, or says that it
-        doesn't lead, the next one is asked. If none that leads answers, the answer of a coordinator that doesn't lead
-        is returned or, if there is none, its error or else the last error is raised.
+        """Send a request, and return the content of the answer.
+
+        The coordinator that answered last is asked first (at the beginning, the coordinator at the first URL). If a
+        coordinator doesn't answer, or says that it doesn't lead, the next one is asked. If no leading coordinator
+        answers, the result is the answer of a coordinator that doesn't lead. If there is no such answer either, the
+        error of a coordinator that doesn't lead is raised or, if there is none, the last error.
         """
         second_best: bytes | None = None
         failed: Exception | None = None
@@ -152,8 +154,8 @@ class Client(Operations):
         raise failed.reason if isinstance(failed, _AwayError) else failed from failed
 
     def _ask_one(self, url: str, operation: Operation[..., Any], path: str, **request: Any) -> tuple[bytes, bool]:
-        """The content of a coordinator's answer, and whether the coordinator leads, or the operation doesn't need to be
-        carried out by the one that leads."""
+        """The content of a coordinator's answer, and whether the coordinator leads. Raises ``_AwayError`` if another
+        coordinator should be asked instead."""
         try:
             answer = self._http.request(operation.method, url + path, **request)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
@@ -177,7 +179,8 @@ class Client(Operations):
 
 
 def _is_expected(operation: Operation[..., Any], answer: httpx.Response) -> bool:
-    """Whether a success has the kind of content that a coordinator sends, even for an operation without a result."""
+    """Whether a successful response has the kind of content that a coordinator sends: a zip file if the operation
+    returns bytes; otherwise a JSON object, even if the operation has no result."""
     if operation.result is bytes:
         return str(answer.headers.get("Content-Type", "")).startswith(_ZIP["Content-Type"])
     return bool(answer.content.startswith(b"{"))
@@ -188,7 +191,7 @@ def _kind(answer: httpx.Response) -> str:
 
 
 def _stranger(url: str, said: str) -> UnreachableError:
-    """The error if something else than a coordinator answers at a URL."""
+    """The error if something other than a coordinator answers at a URL."""
     return UnreachableError(
         f"what answers at {without_passwords(url)} isn't a coordinator: {said}",
         "see whether the URL is the coordinator's own; if a proxy is before it, whether the proxy reaches it",
@@ -253,8 +256,8 @@ class _Bearer(httpx.Auth):
 
 
 class _AwayError(Exception):
-    """A coordinator hasn't answered or, with ``stands_by``, can't answer and doesn't lead. ``reason`` is the error to
-    raise if no coordinator is left to ask."""
+    """No coordinator has answered at a URL or, with ``stands_by``, a coordinator that doesn't lead has answered with an
+    error. ``reason`` is the error to raise if no coordinator is left to ask."""
 
     def __init__(self, reason: AnabranchError, *, stands_by: bool = False) -> None:
         super().__init__(str(reason))

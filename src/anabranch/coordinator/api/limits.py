@@ -1,5 +1,5 @@
-"""Limits how slowly clients may send requests, and how many refused requests they may send per minute. Without these
-limits, clients could tie up connections or memory. The maximum size of a request is declared with its operation.
+"""Rejects requests that arrive too slowly, and limits how many refused requests an address may send per minute. Without
+these limits, clients could tie up connections or memory. The maximum size of a request is declared with its operation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ADDRESSES = 1_000
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
     """A wrapper of a request's ``receive`` that raises HTTPException 408 if the request's body doesn't arrive in time.
-    The time is counted from this call: see :data:`BODY_WITHIN`.
+    The time starts with this call; for its length, see :data:`BODY_WITHIN`.
     """
     began, read, whole = clock(), 0, False
 

@@ -28,7 +28,7 @@ _KEPT_ALIVE = 60  # seconds; longer than a container's pauses between requests
 
 
 class Server:
-    """A coordinator that listens for requests."""
+    """An HTTP server for a coordinator, in its own thread. It accepts requests as soon as it has been made."""
 
     def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         host, self.port = listener.getsockname()[:2]
@@ -63,8 +63,8 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Let polling clients learn for a moment how a job ended; then refuse new requests, and give running ones a
-        second to finish. Returns at once, without waiting for any of this.
+        """Keep answering for a moment, so that polling clients learn how a job ended; then refuse new requests, and
+        give running ones a second to finish. Returns at once, without waiting for any of this.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True

@@ -40,7 +40,7 @@ class Query:
 
     Args:
         name: the name in the URL, if it differs from the parameter's name in Python.
-        longest: the number of characters to which a longer value is cut.
+        longest: the maximum number of characters; a longer value is truncated. None if there is no maximum.
         example: a value to show to a client that omits the parameter.
     """
 
@@ -76,7 +76,7 @@ class Caller(ABC):
 
 @dataclass(frozen=True)
 class Operation(Generic[P, R]):
-    """An HTTP method on a path. As an attribute of a :class:`Caller`, an operation is a method with ``signature``.
+    """An HTTP method on a path. On an instance of :class:`Caller`, the operation is a Python method with ``signature``.
 
     Attributes:
         name: the name of the method, and of the command's module, if there is a command.
@@ -93,8 +93,8 @@ class Operation(Generic[P, R]):
         max_bytes: the maximum size of a request's body, in bytes.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused, or are
-            reused without a time limit.
+        fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused or, as with
+            ``by_generation``, are reused without a time limit.
     """
 
     name: str
@@ -167,7 +167,7 @@ def operation(
         by_leader: by default, the same as ``changes``.
 
     Raises:
-        ValueError: ``private=False`` on a method that isn't GET.
+        ValueError: ``private=False`` with an HTTP method other than GET.
     """
     if not private and method != "GET":
         raise ValueError(f"{method} {path} has private=False: who may only read may only GET")

@@ -1,7 +1,7 @@
 """The table of operations that a coordinator offers over HTTP. The server's routes, the client and the OpenAPI
 description are derived from this table.
 
-To add an operation, add a method with type annotations to :class:`Operations`. If users can change a job by this
+To add an operation, add a method with type annotations to :class:`Operations`. If users can change a job with this
 operation, also add a command of the same name in :mod:`anabranch.coordinator.commands`; otherwise, add a method of the
 same name to :class:`anabranch.coordinator.coordinator.Coordinator`. An operation requires the role ``operate``, unless
 it has ``private=False``.

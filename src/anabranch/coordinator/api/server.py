@@ -58,7 +58,7 @@ class Leader(Protocol):
 
     @property
     def leads(self) -> bool:
-        """Whether the coordinator leads now. Known at once."""
+        """Whether the coordinator leads now. Doesn't wait for the store."""
         ...
 
     def check(self) -> None:
@@ -71,7 +71,7 @@ class Leader(Protocol):
 
 
 class AlwaysLeads:
-    """The leader for a store that has only one coordinator."""
+    """The :class:`Leader` for a store's only coordinator."""
 
     leads = True
 
@@ -140,7 +140,7 @@ class _Endpoints:
         self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
-        """The endpoint of an operation. Answers that any coordinator may give say if this one doesn't lead."""
+        """The endpoint of an operation. If any coordinator may answer, a header says so if this one doesn't lead."""
         answered = self._carrying_out(operation)
 
         async def endpoint(request: Request) -> Response:
@@ -378,8 +378,8 @@ def _log(request: Request, status: int, why: str) -> None:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """The response to a request that can't be fulfilled. It is normal that a GET asks for something that doesn't exist
-    (``anabranch start`` learns so that a job is new): this isn't logged."""
+    """The response to a request that can't be fulfilled. A GET for something that doesn't exist isn't logged, because
+    such requests are normal: ``anabranch start`` sends one to find out whether a job is new."""
     assert isinstance(error, AnabranchError)
     if request.method != "GET" or not isinstance(error, NotFoundError):
         _log(request, status_of(error), error.what)

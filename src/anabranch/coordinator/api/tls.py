@@ -45,7 +45,7 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a client. Like that of a coordinator, it follows its files.
+    """The TLS context of a client. Like a coordinator's, it follows its files.
 
     Args:
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
@@ -70,9 +70,9 @@ def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path
 
 
 class _Following(ssl.SSLContext):
-    """Shakes hands with the context that ``make`` makes, and replaces this context before a handshake if one of the
-    files has changed. While the files can't be used, for example because only half of them have been replaced, the last
-    context stays in use. Settings of this object itself have no effect.
+    """Leaves each TLS handshake to a context from ``make``. If one of the files has changed, a new context is made
+    before the handshake. While the files can't be used, for example because only half of them have been replaced, the
+    last context stays in use. Settings of this object itself have no effect.
     """
 
     def __new__(cls, make: Callable[[], ssl.SSLContext], *files: Path | None) -> Self:

@@ -68,7 +68,7 @@ def made(path: Path) -> str:
 
 
 def _write(path: Path) -> str:
-    """Write a new token, and return the one in the file: if another process is first, its token stays."""
+    """Write a new token, and return it. If another process has created the file first, return that file's token."""
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:

@@ -59,8 +59,8 @@ def check(running_job: RunningJob) -> None:
 
 
 def plan(running_job: RunningJob, present: Generation, request: str) -> NextGeneration:
-    """The next generation of a job, with the tasks in the seats that they should have. If no task moves, the generation
-    has no new lanes.
+    """The next generation of a job, with each task in the seat where it should be. If no task moves, the generation has
+    no new lanes.
 
     Args:
         present: the job's current generation.

@@ -32,7 +32,7 @@ def check(running_job: RunningJob, present: Generation) -> None:
     - partitions or streams were added,
     - the change itself undoes another one,
     - a lane has begun with the code of a new deployment,
-    - a lane that had begun, or that has no predecessors, has failed,
+    - a lane failed after it had begun, or a lane without predecessors failed (unless a new deployment added it),
     - a rewound job is already processing records again,
     - a draining job's event time has ended.
     """

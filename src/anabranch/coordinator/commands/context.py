@@ -1,5 +1,5 @@
-"""The context in which commands run: the jobs, functions that ask the systems that jobs read, and a function that
-enters a planned generation, for the commands that can move tasks.
+"""The context in which commands run: the jobs, and functions that ask the systems that jobs read. The commands that can
+move tasks also share :func:`enter`, which enters a planned generation.
 """
 
 from __future__ import annotations

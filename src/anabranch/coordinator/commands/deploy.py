@@ -34,7 +34,7 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
         ConflictError: the job is being started, changed, drained or stopped, or it runs and has a failed lane; it was
             drained or reset, or stopped while it drained; or it ends on its own when it has caught up, or runs in one
             process with its coordinator. Also raised if the version can't continue from the current state, if the job
-            isn't in the state that the request expects, or if it had changed each time a plan was ready. The message
+            isn't in the state that the request expects, or if the job changed during each attempt to plan. The message
             names the reason.
         UsageError: the version belongs to another job, or has no program although containers should run it; or the
             state to be dropped doesn't exist.
@@ -54,8 +54,8 @@ def change(
     request: DeployRequest | RollbackRequest,
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
-    """Replace a job's version, for a deploy or a rollback. A request that was carried out before changes nothing, and
-    the answer names the current deployment. With ``request.dry``, nothing is changed.
+    """Replace a job's version, for a deploy or a rollback. If the request was already carried out, nothing is changed,
+    and the answer names the current deployment. With ``request.dry``, nothing is changed.
 
     The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
 
@@ -63,7 +63,7 @@ def change(
         planned: creates a plan for the current deployment.
 
     Raises:
-        ConflictError: the job had changed each time a plan was ready; or the job doesn't run here, and another process
+        ConflictError: the job changed during each attempt to plan; or the job doesn't run here, and another process
             holds its lock. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
             :func:`off_lock.check_expected`.
     """
@@ -185,8 +185,9 @@ def apply(
 
 
 def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
-    """Store and start, in a single step, the next deployment of a job that doesn't run. So a coordinator that takes
-    over finds either the former deployment, or the next one in a state in which it must be served.
+    """Start the next deployment of a job that doesn't run. The deployment is stored as already started, in a single
+    step. So a coordinator that takes over finds either the former deployment, or the next one in a state in which the
+    job must be served.
     """
     store, job, model = registry.store, found.stored.job, planned.start.model
     before = store.lanes(job)

@@ -193,7 +193,8 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Warn once that a job can't be adapted to its inputs, and why; ``refused`` is None if it can."""
+    """Warn once that a job can't be adapted to its inputs, and why. If it can be adapted, ``refused`` is None, and the
+    warning is removed."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job can't adapt to its inputs"

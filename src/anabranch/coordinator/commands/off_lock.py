@@ -47,7 +47,7 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A copy of a job at some moment, for planning without a lock and without an effect on the job."""
+    """A copy of a job at one moment, for planning a change without locking the job or affecting it."""
 
     running_job: RunningJob
     present: Generation
@@ -87,7 +87,7 @@ def change(
             change anything.
 
     Raises:
-        ConflictError: the job had changed each time a plan was ready. Also raises the errors of
+        ConflictError: the job changed during each attempt to plan. Also raises the errors of
             :meth:`JobRegistry.locked`, ``plan``, ``apply`` and :func:`check_expected`.
     """
     for _ in range(TRIES):
@@ -115,7 +115,7 @@ def change(
 
 
 def always_changes(job: str) -> ConflictError:
-    """The error for a job that had changed each time a plan was ready."""
+    """The error for a job that changed during each attempt to plan."""
     return ConflictError(
         f"job {job!r} has changed each time that it was planned: {TRIES} times in a row",
         f"nothing was done; see anabranch status {job}, and try again",

@@ -1,7 +1,7 @@
 """The changes to a job, reconstructed from its events, with predictions and measurements. Pure functions.
 
-The changes are known as long as the store keeps their events, no matter whether this coordinator, another one or an
-older version of anabranch stored these events.
+The changes are known as long as the store keeps their events, even if another coordinator or an older version of
+anabranch stored these events.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class _Runs:
 def lane_times(
     job: str, lanes: Mapping[str, Lane], events: Iterable[Event], span: Span, most_closed: int = MOST_CLOSED
 ) -> LaneTimes:
-    """When the lanes ran that were running in a span of time, and what happened to lanes in this span. A lane that
-    isn't closed is included even if none of its runs is known.
+    """For each lane that was running at some time in the span, all of its runs; and what happened to lanes in the span.
+    A lane that isn't closed is included even if none of its runs is known.
 
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.

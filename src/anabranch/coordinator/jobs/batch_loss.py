@@ -38,7 +38,7 @@ class BatchLoss:
             is expected to be broken off. If the time of the change is unknown, this is a mean.
         decision: the batch, and whether it is expected to be broken off; None if this isn't predicted, for example
             because the batch is short or will be over before the lane is told to end.
-        delay: the seconds from the change until the batch has been broken off, if it is; 0.0 without a ``decision``.
+        delay: the seconds from the change until the batch would be broken off; 0.0 without a ``decision``.
     """
 
     seconds: float = 0.0

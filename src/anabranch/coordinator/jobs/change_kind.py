@@ -1,4 +1,4 @@
-"""Says where and how the new lanes of a change start, which determines how long the change pauses output."""
+"""Classifies changes by where and how their new lanes start, which determines how long a change pauses output."""
 
 from __future__ import annotations
 

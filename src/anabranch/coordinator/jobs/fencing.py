@@ -1,4 +1,4 @@
-"""Fences a lane at its outputs: nothing that its former process writes to a fenced output becomes visible any more."""
+"""Fences a lane's outputs: nothing that the lane's former process writes to them from then on becomes visible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Fence", "due", "fence", "settings_of"]
 @dataclass(frozen=True)
 class Fence:
     """A lane that must be fenced under its epoch, to shut out its former process. ``settings`` are the settings of the
-    lane's deployment: a later one may lack outputs and systems that the lane writes to.
+    lane's deployment, because a later deployment's settings may lack outputs and systems that the lane writes to.
     """
 
     lane: Lane
@@ -39,7 +39,7 @@ def due(store: Store, running_job: RunningJob) -> list[Fence]:
 
 
 def settings_of(store: Store, job: str, deployment: int, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with which a former deployment's lanes were run; ``otherwise`` if they aren't stored."""
+    """The settings that a former deployment's lanes ran with; ``otherwise`` if these settings aren't stored."""
     stored = store.deployment(job, deployment)
     program = None if stored is None else stored.any_program
     return otherwise if program is None or program.lacks else program.settings
@@ -53,7 +53,7 @@ def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     available here: the process that gets the lane fences them before it writes.
 
     Args:
-        settings: those of the lane's deployment; see :class:`Fence`.
+        settings: the settings of the lane's deployment; see :class:`Fence`.
 
     Raises:
         AnabranchError: a system doesn't answer, or a process with a higher epoch owns the lane.

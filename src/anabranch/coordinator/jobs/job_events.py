@@ -91,7 +91,7 @@ def moved(
 
     Args:
         error: the error that the job keeps, if any.
-        seconds: how long the change took; None if it isn't done, or if no change ends.
+        seconds: how long the change took; None unless this move ends a change successfully.
     """
     change = None
     if before is DeploymentState.CHANGING:

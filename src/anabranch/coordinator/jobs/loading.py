@@ -72,8 +72,9 @@ def loaded(
 def adopted(
     surroundings: Surroundings, store: Store, stored: DeploymentRecord, former: RunningJob | None
 ) -> RunningJob:
-    """The running job in the state in which a coordinator left it. The leases of its processes begin anew. ``former``
-    is the job as this coordinator has served it so far; None if it hasn't served the job.
+    """The running job that represents a stored deployment, in the state in which a coordinator left the job. The leases
+    of the job's processes begin anew. ``former`` is the job as this coordinator has served it so far; None if it hasn't
+    served the job.
     """
     job, lease_ends = stored.job, surroundings.clock() + surroundings.lease
     model = store.model(job, stored.id, stored.generation)

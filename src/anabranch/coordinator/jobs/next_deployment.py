@@ -56,7 +56,7 @@ class CurrentDeployment:
 
     Attributes:
         running_job: the job; None if it doesn't run.
-        former: the deployments to which a job that doesn't run can still return completely, the latest first.
+        former: the former deployments that haven't actually been replaced yet, latest first; empty if the job runs.
     """
 
     stored: DeploymentRecord
@@ -182,8 +182,8 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
 
 
 def _for_containers(program: Program | None) -> Program | None:
-    """The program with which containers can run the version of a deployment that ran in one process with its
-    coordinator. None if code or settings are missing."""
+    """The program that lets containers run the version of a deployment that ran in one process with its coordinator;
+    None if code or settings are missing."""
     return None if program is None or program.lacks else msgspec.structs.replace(program, in_process=False)
 
 

@@ -136,7 +136,7 @@ def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen
     value of ``process.offered``.
 
     A lane stays in the result until the process reports that the lane has ended or failed. But if the process has seen
-    the current revision, a lane that isn't wanted any more and isn't reported as live is left out, because the process
+    the current revision, a lane that is no longer wanted and isn't reported as live is left out, because the process
     never started it.
 
     Args:
@@ -162,7 +162,7 @@ def same(job: RunningJob, seen: int, now: float) -> HeartbeatResponse:
 
 def answer(job: RunningJob, process: Process, seen: int, now: float) -> HeartbeatResponse:
     """The answer to a process that has seen the revision ``seen``. From now on, the lanes of the current offer count as
-    offered to it."""
+    offered to the process."""
     offer = of(job, process)
     process.offered |= offer.lanes
     if seen == offer.revision:

@@ -50,8 +50,7 @@ class Process:
         doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
             already have recorded the loss of the seat.
         copies: the latest reports about the standbys that the process has.
-        prepared: the ids of the lanes that the process will run later, and whose preparation has ended, successfully or
-            not.
+        prepared: the ids of the lanes that the process will run later and has finished preparing, successfully or not.
     """
 
     record: ContainerRecord
@@ -172,8 +171,8 @@ class Seats:
         watched_until: the time until which processes are asked for the watermark of each SSP, because somebody is
             looking at partitions.
         has_launcher: whether this coordinator's launcher starts the job's containers.
-        launching: the state that a launcher has last reported for the job; None if it hasn't reported any yet, or if
-            there is no launcher.
+        launching: the state that a launcher last reported for the job; None if it hasn't reported any yet, or if there
+            is no launcher.
     """
 
     expels: bool = False
@@ -223,8 +222,8 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Others are
-        forgotten.
+        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Processes that
+        last asked earlier are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -281,10 +280,11 @@ class Progress:
         stays: the deployment and the generation of the last change for which an event says that it can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the progress of the drain, as stored; None if there is no drain.
-        drains_since: when the drain was requested, on this coordinator's clock; None if it wasn't requested from this
-            coordinator.
+        drains_since: when the drain was requested, on this coordinator's clock; None if this coordinator didn't receive
+            the request.
         drains_for: how many seconds the drain was expected to take.
-        troubles: why something that is due for the job can't be done, by what can't be done. Not changed in place.
+        troubles: for each thing that is due for the job but can't be done, the reason. The mapping is replaced, never
+            changed in place.
     """
 
     changed_at: float = 0.0

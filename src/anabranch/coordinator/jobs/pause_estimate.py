@@ -62,8 +62,9 @@ def predicted(
         kind: the kind of the change; by default, it is determined from the lanes.
         present: all lanes before the change, including those that stay.
         starting: the seconds until all successors have a container.
-        made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. Lanes
-            of another version of the job close later, once containers with that version's code are ready.
+        made_at: the current time, in seconds since 1970, if the change is made now; None if it is only planned. The
+            time isn't used for a change to another version of the job, because lanes then close later, once containers
+            with the new version's code are ready.
         hasty: whether a change that is made now breaks off every running batch, no matter how much work is lost or
             repeated.
     """
@@ -94,7 +95,7 @@ def predicted(
 def _beginning(
     following: Lane, predecessors: Sequence[Lane], reports: Mapping[str, LaneReport], shown: Experience
 ) -> float:
-    """The seconds in which a lane loads its state and runs its first batch."""
+    """The expected seconds that a lane takes to load its state and run its first batch."""
     known = [(lane, reports[lane.id]) for lane in predecessors if lane.id in reports]
     first = max((_first_batch(following, lane, report, shown) for lane, report in known), default=0.0)
     return first + max((shown.loading(report) for _, report in known), default=0.0)

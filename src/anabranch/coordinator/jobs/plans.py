@@ -111,8 +111,9 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError if the plan in ``start`` can't continue from the positions and the state of the stored
-    deployment, whose graph is ``graph``, as the same version. The message names the differences and what can be done.
+    """Raises ConflictError if the plan in ``start`` differs from the stored deployment, whose graph is ``graph``, and
+    so can't continue from the deployment's positions and state as the same version. The message names the differences
+    and what can be done.
     """
     if found := differences.described(graph, start.graph, stored.fingerprint, start.fingerprint):
         raise _differs(stored, found, ())

@@ -1,6 +1,6 @@
-"""Stores the offsets from which a job still has to read its streams, for streams in the embedded log, and in other
-systems that keep track of the readers of streams. The offsets are stored next to the stream, and the stream's retention
-keeps the records from these offsets on.
+"""Stores, next to each stream that a job reads, the offsets from which the job still has to read, so that the stream's
+retention keeps the records from these offsets on. This is done in the embedded log, and in other systems that keep
+track of the readers of streams.
 
 From the job's intermediate streams, in any system, the records before these offsets are deleted.
 """
@@ -39,10 +39,11 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that a job still has to read, according to its open lanes and the closed lanes without
-    successors; None if there are no lanes. Streams that none of these lanes reads are left out. So are partitions that
-    any of these lanes reads from an unknown position.
+    successors; None if there are no such lanes. Streams that none of these lanes reads are left out, and so are
+    partitions that any of these lanes reads from an unknown position.
 
-    In a drain, lanes close one after another, without successors: the next deployment continues where they ended.
+    Closed lanes without successors count because a drain closes lanes one after another, and the next deployment
+    continues where they ended.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.
@@ -145,8 +146,8 @@ class ReaderPositions:
     records before the lower positions from the job's intermediate streams. Thread-safe.
 
     The positions of a minute ago count because a power cut can destroy the most recent batches in a lane's folder, and
-    the lane then reads their records once more. The delay also keeps the records that a job should read again after a
-    rewind, until its lanes report their new positions.
+    the lane then reads the records of these batches again. The delay also keeps the records that a job should read
+    again after a rewind, until its lanes report their new positions.
 
     Args:
         clock: returns the current time in seconds.
@@ -186,9 +187,8 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """For each partition, take the lower of a job's positions now and in the previous turn. Store these positions,
-        and delete the records before them from the job's intermediate streams. Returns whether there are streams for
-        which this is done. After an error, which is logged, returns False, and streams keep more records than
-        necessary.
+        and delete the records before them from the job's intermediate streams. Returns whether there is any stream to
+        do this for. After an error, which is logged, returns False; streams then keep more records than necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -254,8 +254,8 @@ class ReaderPositions:
 
     @contextmanager
     def _logged(self, what: str, job: str, **about: str) -> Iterator[None]:
-        """Inside ``with``, an error (of a user's system, perhaps) is only logged, if it is new: streams keep more
-        records than necessary. The next turn tries again."""
+        """Inside ``with``, an error, for example in a system that the user has added, isn't raised. It is logged if it
+        is new. Streams keep more records than necessary until the next turn, which tries again."""
         key = (job, what, *about.values())
         try:
             yield

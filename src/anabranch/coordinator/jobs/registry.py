@@ -59,7 +59,7 @@ class JobRegistry:
         leases: the lock for the data that every heartbeat changes, even one with nothing but metrics. Such a heartbeat
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
-        has_launcher: whether this coordinator's launcher starts the jobs' containers. Set before any job is served.
+        has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
         owning: returns a context that keeps other processes from serving a job, inside ``with`` and, unless the body
             fails, also afterwards. Enter this context before the job is locked.
     """
@@ -182,7 +182,8 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """If it isn't known whether a step was stored, adopt all stored jobs again; drop any that can't be."""
+        """Adopt all stored jobs again if it isn't known whether a step was stored; otherwise, only those that couldn't
+        be adopted last time. Jobs that can't be adopted are no longer served."""
         for job in self.store.jobs() if self.unsure else self.unread.jobs:
             if not self.unread.adopted(job, self.adopt):
                 self.jobs.pop(job, None)
@@ -268,8 +269,8 @@ class JobRegistry:
         return True
 
     def _give_up(self, running_job: RunningJob) -> bool:
-        """If the job runs, close lanes that already have successors but can't start, and closing lanes that needn't run
-        (see :meth:`RunningJob.needless`), without running them. Returns whether there were any.
+        """If the job runs, close two kinds of lanes without running them: lanes that already have successors but can't
+        start, and closing lanes that needn't run (see :meth:`RunningJob.needless`). Returns whether there were any.
         """
         if not running_job.state.runs:
             return False

@@ -99,7 +99,7 @@ def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> b
 
 
 def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
-    """The lanes from whose folders successors have yet to continue."""
+    """The lanes whose folders are still needed, because a successor has yet to continue from them."""
     over = (LaneState.CLOSED, LaneState.FAILED)
     return frozenset(
         name for lane in lanes if not lane.folder_epoch and lane.state not in over for name in lane.predecessors
@@ -118,7 +118,7 @@ def _left(
 
     Args:
         keepers: for each lane that should have standbys, the process that should maintain each of them, by number.
-        awaited: the lanes from whose folders successors have yet to continue.
+        awaited: the lanes whose folders are still needed; see :func:`_awaited`.
     """
     lane = lanes.get(has.lane)
     copy = StandbyOrder(lane=has.lane, epoch=has.epoch, number=has.number, to=StandbyAction.REMOVE)

@@ -1,4 +1,4 @@
-"""Keeps an error in what is due for one job from holding up the other jobs, and records the error."""
+"""Keeps an error that concerns only one job from holding up the other jobs, and records the error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Unread:
         self.jobs: dict[str, str] = {}
 
     def adopted(self, job: str, adopt: Callable[[str], bool]) -> bool:
-        """Whether ``adopt`` adopts a job. An error that concerns only this job is logged if it is new, not raised."""
+        """Call ``adopt`` for a job, and return whether the job was adopted. An error that concerns only this job isn't
+        raised; it is logged if it is new."""
         try:
             adopted = adopt(job)
         except _GENERAL:
@@ -52,12 +53,12 @@ def _log(job: str, what: str, error: Exception) -> None:
 
 @contextmanager
 def isolated(store: Store, running_job: RunningJob, what: str, at: float) -> Iterator[None]:
-    """Inside ``with``, an error that concerns only this job ends the body, but isn't raised. The error is then one of
-    the job's troubles until a later call for the same ``what`` succeeds. An error that has just become one is recorded
-    as an event.
+    """Inside ``with``, an error that concerns only this job ends the body, but isn't raised. Instead, the job's
+    ``progress.troubles`` contains the error until a later call for the same ``what`` succeeds. A new error is also
+    recorded as an event.
 
     Args:
-        what: what can't be done if the body fails, as a sentence.
+        what: a sentence that says what can't be done if the body fails.
         at: the current time, in seconds since 1970.
     """
     progress = running_job.progress

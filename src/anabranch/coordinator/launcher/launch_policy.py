@@ -31,17 +31,17 @@ _NO_FAILURE = (0, ConflictError.exit_code)
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """How many processes a job needs, and the EXECUTION_ENV_CONTAINER_IDs of those that the coordinator has heard from.
-    Times are on the coordinator's clock.
+    """How many processes a job needs, and which processes the coordinator has heard from. Processes are named by their
+    EXECUTION_ENV_CONTAINER_IDs, and times are on the coordinator's clock.
 
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         spare: how many of these processes only stand by.
-        busy: whether lanes of a job that has run before are being started. If so, processes that only stand by should
-            be started later.
+        busy: whether a change is under way, or lanes of a running job are being started. If so, processes that would
+            only stand by should be started later.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
-        sure_from: the time before which it isn't known which processes are alive.
+        sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
         holders: the processes that hold seats.
         standing_by: the processes without a seat that asked for one at most the length of a lease ago.
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
@@ -86,8 +86,8 @@ class Member:
 @dataclass(frozen=True)
 class ProcessEnd:
     """How a process ended. ``code`` is the exit code, or the negative number of a signal; None if unknown, or if the
-    process couldn't be started. ``said`` is an error or the last lines from the process's log, or the reason why the
-    process couldn't be started.
+    process couldn't be started. ``said`` is the last error or the last lines in the process's log, or the reason why
+    the process couldn't be started.
     """
 
     code: int | None
@@ -136,8 +136,8 @@ class Plan:
     """What the launcher should do now.
 
     Args:
-        crew: the crew once this is done; see :func:`undone` for what can't be done.
-        news: pairs of what happened and why, for events.
+        crew: the crew after the plan has been carried out. If some processes can't be ended, see :func:`undone`.
+        news: what happened and why, as pairs of texts for events.
     """
 
     crew: Crew
@@ -154,7 +154,9 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 
 def undone(crew: Crew, former: Crew, executions: Collection[str]) -> Crew:
-    """The crew without the marks of processes that couldn't be told to end, or be killed, so that it is tried again."""
+    """The crew in which ``executions``, the processes that couldn't be told to end or be killed, are marked as in
+    ``former`` again. So the next step tries again to end them.
+    """
     marks = {member.execution: (member.told, member.killed) for member in former.members}
     members = (
         replace(m, told=marks[m.execution][0], killed=marks[m.execution][1]) if m.execution in executions else m
@@ -179,8 +181,8 @@ def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
     A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts once it was told to end. The same is true once it should end on its own, because
-    all processes must end or the coordinator has stopped hearing from it.
+    time to start. It no longer counts once it has been told to end, or should end on its own: because all processes
+    must end, or because the coordinator no longer hears from it.
 
     Args:
         crew: the crew that the last call returned, with the processes that were started since then (see
@@ -247,7 +249,9 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Record a failure. If the process was started before the last failure, only the reason is recorded."""
+    """Count a failure. If the process was started before the last failure, the failure isn't counted again, and only
+    its reason is recorded.
+    """
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
     return replace(crew, failures=crew.failures + 1, failed_at=now, reason=reason)
@@ -282,14 +286,14 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
-    """The crew, and how many of the missing processes are to be started later, because they would only stand by."""
+    """The crew, and how many of the missing processes should be started later, because they would only stand by."""
     since = None if missing <= 0 else now if crew.short_since is None else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
     return replace(crew, short_since=since), demand.spare if waits else 0
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew, and the processes to end because there have been too many for a while: the newest that stand by."""
+    """The crew and, if there have been too many processes for a while, the ones to end: the newest that stand by."""
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -51,7 +51,9 @@ class Launcher:
         self._told = LastTold()
 
     def forget(self) -> None:
-        """Forget what is known about processes, because another coordinator may have led in the meantime."""
+        """Forget what is known about processes. Call this when the coordinator takes the lead, because another
+        coordinator may have led in the meantime.
+        """
         self.crews = None
         self._told.keep(lambda job: False)
 
@@ -118,7 +120,7 @@ class Launcher:
 
 
 def _done(do: Callable[[str, str], None], job: str, execution: str, failed: dict[str, Exception]) -> bool:
-    """Whether ``do`` succeeds for a process; otherwise, its error is added to ``failed``."""
+    """Call ``do`` for a process. Returns whether this succeeded; if not, adds the error to ``failed``."""
     try:
         do(job, execution)
     except Exception as error:

@@ -150,8 +150,8 @@ class Processes:
             log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive, judging by its lock and, because a child process could have inherited the lock by
-        accident, also by its process id.
+        """Whether a process is alive: its lock is held, and its process id (if known here) exists. The lock alone
+        proves nothing, because a child of the process may have inherited it by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -178,8 +178,8 @@ class Processes:
         """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing the contents of
         that file.
 
-        The log is copied and then emptied, because the process keeps it open. Output written in between is lost. If
-        this fails, it is tried again once the log has shrunk, or grown by another tenth of ``LOG_BYTES``.
+        The log is copied and then emptied, because the process keeps it open. Output written in between is lost. After
+        a failure, the next attempt follows once the log has shrunk, or grown by another tenth of ``LOG_BYTES``.
         """
         path, size = self.log_of(job, execution), 0
         before = self._untrimmed.pop(path, 0)

@@ -1,3 +1,3 @@
-"""Decides which of several coordinators on one store leads, drives the one that leads, and manages the notes and locks
-of processes that serve jobs.
+"""Elects one of the coordinators that share a store, has the elected coordinator serve jobs, and manages the notes and
+locks of processes that serve jobs.
 """

@@ -17,21 +17,21 @@ log = logs.get_logger()
 
 
 class Election:
-    """A candidate for leading. Even if a process is paused for a long time, two candidates don't lead at the same time,
+    """A candidate for the lead. Two candidates never lead at the same time, even if a process is paused for long,
     provided that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
-    A leader measures its lease from the moment before it stores a claim or a renewal. Another candidate measures from
-    the moment after it first saw the last claim or renewal. The other candidate claims the lead if no further renewal
-    follows for longer than the lease and ``grace`` together. If nobody has ever led, or if the leader has resigned, it
-    claims the lead at once.
+    A leader measures its lease from the moment before it stores a claim or a renewal. Other candidates measure from the
+    moment after they first saw that claim or renewal. They claim the lead if no further renewal follows for longer than
+    the lease and ``grace`` together. If nobody has ever led, or if the leader has resigned, they claim the lead at
+    once.
 
     Args:
-        store: the store. From now on, its writes fail unless this candidate was the last to claim the lead. Other code
-            must not use this object to claim the lead or to resign.
+        store: the store. From now on, this object's writes fail unless this candidate was the last to claim the lead.
+            Other code must not claim the lead, or resign, through this object.
         holder: this candidate's URL.
         clock: returns the seconds of a clock that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was claimed or renewed.
-        grace: how many seconds longer than another candidate's lease this candidate waits.
+        grace: how many seconds this candidate waits beyond the end of the leader's lease before it claims the lead.
     """
 
     def __init__(

@@ -73,9 +73,9 @@ def remove(store_url: str, job: str) -> None:
 
 
 def find(store_url: str) -> dict[str, str]:
-    """The URLs at which jobs are served, by job. Notes of processes that have died are ignored. So are notes with a URL
-    at which something else answers, or at which nothing answers while no process holds the job's lock. If a process
-    holds the lock but doesn't answer, it still serves the job: it may be suspended or busy.
+    """The URLs at which jobs are served, by job. A note is ignored if its process has died, if something other than
+    anabranch answers at its URL, or if nothing answers and no process holds the job's lock. A process that holds the
+    lock but doesn't answer still serves the job: it may be suspended or busy.
     """
     folder = run_folder(store_url)
     served: dict[str, str] = {}
@@ -143,8 +143,8 @@ class RunLock:
             _held.discard(self)
 
     def is_held(self) -> bool:
-        """Whether a process holds the lock. To find out, the lock is taken for a moment, together with other processes
-        that find out at the same time; :meth:`acquire` waits for such a moment.
+        """Whether a process holds the lock. To find out, this method briefly takes the lock in shared mode, so several
+        processes can do so at the same time; :meth:`acquire` waits until they are done.
         """
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -187,8 +187,8 @@ def _lives(pid: int) -> bool:
 
 
 def _flock(descriptor: int) -> None:
-    """Lock a file for this process alone. Raises BlockingIOError if others hold it for longer than
-    :meth:`RunLock.is_held` does.
+    """Lock a file for this process alone. Raises BlockingIOError if another process holds the lock for longer than
+    :meth:`RunLock.is_held` would.
     """
     for _ in range(_TRIES - 1):
         with suppress(BlockingIOError):

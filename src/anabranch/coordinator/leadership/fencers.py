@@ -41,8 +41,8 @@ class Fencers:
         self._not_before: dict[tuple[str, int], float] = {}
 
     def hand_out(self, fence: Fence, attempt: Callable[[Fence], bool]) -> None:
-        """Have a lane fenced in the thread pool of its job, unless it is already being fenced, or an attempt has just
-        failed.
+        """Have a lane fenced in the thread pool of its job, unless the lane is already being fenced, or an attempt
+        failed less than ``again_after`` seconds ago.
 
         Args:
             attempt: fences the lane, and returns whether this succeeded.
@@ -56,8 +56,8 @@ class Fencers:
             self._under_way[key] = self._by_job[job].submit(self._do, fence, attempt)
 
     def keep(self, due: Collection[Fence]) -> None:
-        """Forget all lanes but those that are due. End the thread pools of the other jobs, without waiting for what
-        their threads are doing."""
+        """Forget all lanes except those in ``due``. End the thread pools of jobs without such lanes, but don't wait for
+        attempts that are under way."""
         keys, jobs = {_key(fence) for fence in due}, {fence.lane.job for fence in due}
         self._under_way = {key: future for key, future in self._under_way.items() if key in keys}
         # Threads add to this one meanwhile.

@@ -72,8 +72,8 @@ class JobLocks:
                     self._locks.pop(job).release()
 
     def give_those(self, released: Callable[[str], bool]) -> None:
-        """Release the locks of the jobs for which ``released`` returns True, even if one of their notes can't be
-        removed; the error is raised afterwards."""
+        """Release the locks of the jobs for which ``released`` returns True. If a note can't be removed, the other
+        locks are released nevertheless, and the error is raised afterwards."""
         with self._guard, ExitStack() as gives:
             for job in [job for job in self._locks if released(job)]:
                 gives.callback(self.give, job)

@@ -40,7 +40,7 @@ class Leadership:
         url: this coordinator's URL.
         fence: fences a lane, given the lane and its job's settings.
         launcher: starts the containers; None if something else does.
-        fencers: the threads in which lanes are fenced; None for threads of this object.
+        fencers: the threads in which lanes are fenced; None to create them.
     """
 
     def __init__(
@@ -123,7 +123,9 @@ class Leadership:
         self.step_down()
 
     def turn(self) -> None:
-        """Take part in the election and, if this coordinator leads, do what is due for the jobs. Not thread-safe."""
+        """Take part in the election and, if this coordinator leads, do the work that is due for the jobs. Not
+        thread-safe.
+        """
         lapsed = self._led and not self._election.leads
         leads = self._election.step()
         if self._led and not leads:
@@ -171,8 +173,8 @@ class Leadership:
                     log.warning("a job can't be served yet; it is tried again", job=job, error=str(error))
 
     def _adopt(self, job: str) -> bool:
-        """Serve a job, if there is anything to serve. Returns False if another process holds the job's lock:
-        ``anabranch run``, or a former leader that is frozen."""
+        """Serve a job if it runs, or should run, in separate processes. Returns False if another process holds the
+        job's lock: ``anabranch run``, or a former leader that is frozen."""
         try:
             taken = self._locks.take(job)
         except ConflictError:

@@ -15,9 +15,9 @@ def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
     leads, and remove the link.
 
     Args:
-        so_far: what has been done before, as the beginning of the error's message.
-        cure: the command to run once the error's cause is gone, for the error's message.
-        levels: the number of levels below the folder on which a link to a folder is treated like ``folder`` itself: the
+        so_far: the beginning of the error's message, which says what has already been done.
+        cure: the command that the error's message suggests, to be run once the cause is gone.
+        levels: on how many levels below ``folder`` links to other folders are followed. If a link is followed, the
             folder to which it leads is emptied, too. Links on deeper levels are only removed.
 
     Raises:

@@ -87,13 +87,13 @@ def losses(store: Store, job: str) -> Losses:
 
 
 def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing, remove: Callable[[], None]) -> None:
-    """Reset a job that no process serves. The caller ensures that no process starts it meanwhile.
+    """Reset a job that no process serves. The caller must ensure that no process starts the job meanwhile.
 
     Raises the errors of :func:`losses`, ``fence`` and ``remove``, of the store, and of systems that don't answer. After
     an error, the function can be called again.
 
     Args:
-        settings: those of the job's last deployment.
+        settings: the settings of the job's last deployment.
         at: the current time, in seconds since 1970.
         fence: fences a lane under its epoch, given the settings of the lane's deployment.
         remove: deletes the folders of the job's lanes.
@@ -119,7 +119,9 @@ def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing
 
 
 def _forget_reader(systems: Systems, job: str) -> None:
-    """Remove the job from the readers of all streams from which it can be removed. Then raise the first error."""
+    """Remove the job from the readers of all streams. If this fails for a stream, go on with the others, and raise the
+    first error at the end.
+    """
     errors: list[AnabranchError] = []
     for system in systems.all:
         readers = system.readers()

@@ -164,13 +164,13 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def ended(store: Store, job: str) -> list[Lane]:
-    """The open lanes of a job that has stopped or failed, perhaps in the middle of a change or of the start of another
-    version. Each of these lanes either knows where it begins, or has only predecessors that are open, too.
+    """The open lanes of a job that has stopped or failed, perhaps during a change or while another version was being
+    started. Each of these lanes either knows where it begins, or has only open predecessors.
 
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane doesn't know yet
-            where it begins, although one of its predecessors has closed, or the lane undoes a rewind.
+            where it begins, and it either has a predecessor that has closed, or undoes a rewind.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"
@@ -192,8 +192,8 @@ def ended(store: Store, job: str) -> list[Lane]:
 
 
 def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which: str) -> DeploymentRecord:
-    """The deployment of a job, if it is in one of these states. ``which`` ends the sentence "only one that is ..." in
-    the error for another state.
+    """A job's last deployment. Raises ConflictError unless the deployment is in one of ``states``; the error says "only
+    one that is ...", where ``which`` replaces the dots.
     """
     its = stored_jobs.deployment(store, job)
     if its.state not in states:
@@ -203,12 +203,11 @@ def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders of a stopped job that will never be read again, as a sorted part of ``there``: folders of closed
-    lanes from which no open lane still has to continue, and former folders of open lanes. Only folders of known lanes
-    are returned.
+    """Those folders in ``there`` that will never be read again, sorted: folders of closed lanes from which no open lane
+    still has to continue, and former folders of open lanes. Folders of unknown lanes aren't returned.
 
     Args:
-        known: all lanes that the job has ever had, none of them in the middle of a change: see :func:`lanes`.
+        known: all lanes that the stopped job has ever had, none of them in the middle of a change: see :func:`lanes`.
         there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Only names that are
             numbers (epochs) can be returned.
     """
@@ -234,8 +233,8 @@ def _rests(lane: Lane) -> bool:
 
 
 def begun(store: Store, of: Sequence[Lane], at: float, who: str = "compact", why: str = _COMPACTS) -> list[Lane]:
-    """Give lanes the job's next epoch, under which their new folders should be made. Returns the lanes as stored.
-    ``who`` and ``why`` are for the event.
+    """Give lanes the job's next epoch, under which the caller then makes new folders for them. Returns the lanes as
+    stored. ``who`` and ``why`` are for the event.
     """
     what = f"new folders are made for {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=who, what=what, why=why))

@@ -79,7 +79,8 @@ class Assessment:
     """The result of a look at a job that has the factor ``factor``.
 
     Args:
-        unknown: why nothing can be concluded. If this isn't empty, the fields below have their defaults.
+        unknown: why nothing can be concluded; empty if conclusions are possible. If this isn't empty, the fields below
+            have their defaults.
         needs: the need of each lane in ``loads``, in the same order.
         seen: the experience with factors that each need is based on.
         span: for how many seconds there are metrics of every lane.
@@ -244,8 +245,8 @@ def decide(
     """The factor that a job should have, given ``look`` and ``after``, the results of :func:`looked`.
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
-    Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
-    without this wait. After a change that was undone, the factor stays for ten cooldowns in any case.
+    Otherwise, the factor is changed only after the cooldown, except that in a deployment's first generation, it can be
+    raised earlier. After a change was undone, the factor isn't changed for ten cooldowns, whatever the job needs.
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.

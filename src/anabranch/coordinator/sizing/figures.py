@@ -1,4 +1,4 @@
-"""Determines the metrics that any autosizer needs."""
+"""Collects the metrics on which an autosizer, built-in or external, can base its decisions."""
 
 from __future__ import annotations
 

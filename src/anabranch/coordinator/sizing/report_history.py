@@ -13,9 +13,9 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """At one moment, how many records the lane's attempt had ``done``, and the sum of the end offsets of its inputs. If
+    """How many records the lane's attempt had ``done`` at one moment, and the sum of its inputs' end offsets then. If
     ``done`` falls because a batch is broken off, or because another attempt begins, earlier samples are lowered by as
-    much. Their differences then stay the records that were processed in between.
+    much. So the difference between two samples is always the number of records processed in between.
     """
 
     at: float
@@ -62,7 +62,7 @@ class ReportHistory:
 
 
 def listened(before: ReportHistory | None, report: LaneReport, now: float) -> ReportHistory:
-    """A history, including a lane's report at the time ``now``."""
+    """The history of a lane after its ``report`` at the time ``now``."""
     done = report.progress.rows + (0 if report.progress.batch_progress is None else report.progress.batch_progress.done)
     if before is not None and before.report == report:
         return before

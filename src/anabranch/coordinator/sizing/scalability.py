@@ -26,14 +26,14 @@ class Scalability:
     Args:
         factor: the factor of the last look; called the current factor below.
         hot: the seconds that functions take per record with the current factor.
-        looks: from how many looks ``hot`` was determined.
-        former: the last factor before the current one that was looked at often enough; 0 if there was none.
+        looks: the number of looks from which ``hot`` was determined.
+        former: the last factor before the current one for which there were enough looks; 0 if there was none.
         former_hot: ``hot`` with the factor ``former``.
         seconds: the time that functions take per record, by factor. Only the ratios count.
-        at: when ``seconds`` were observed, by factor.
+        at: when each of the ``seconds`` was observed, by factor.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
             bucket. Above 1, partitions compete for cores.
-        crowd_looks: from how many looks ``crowd`` was determined.
+        crowd_looks: the number of looks from which ``crowd`` was determined.
     """
 
     factor: int = 0

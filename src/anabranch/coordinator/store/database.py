@@ -23,8 +23,8 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``, whose store is created or migrated to the current format if necessary. Creates an SQLite
-    file if there is none; a PostgreSQL database must exist.
+    """The database at ``url``. If necessary, creates the store in it, or migrates the store to the current format.
+    Creates an SQLite file if there is none; a PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:

@@ -59,8 +59,9 @@ def deployment(connection: sa.Connection, job: str, number: int | None) -> Deplo
 
 
 def last_state(connection: sa.Connection, job: str) -> tuple[int, int, DeploymentState] | None:
-    """The number, the generation and the state of a job's last deployment; None if there is no such job. No document is
-    read. A state that only newer versions know is told as ``running``, because the job isn't known to have ended."""
+    """The number, the generation and the state of a job's last deployment; None if there is no such job. Reads no
+    document, so it works even if documents can't be read. A state that only newer versions know is returned as
+    ``running``, because the job isn't known to have ended."""
     query = sa.select(deployments.c.id, _generation(), deployments.c.state).where(deployments.c.job == job)
     row = connection.execute(query.order_by(deployments.c.id.desc()).limit(1)).first()
     if row is None:
@@ -69,7 +70,7 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
 
 
 def _generation() -> sa.Label[int]:
-    """The last generation of the deployment in a query's row."""
+    """A column for queries of deployments: the number of each deployment's last generation."""
     its = sa.and_(models.c.job == deployments.c.job, models.c.deployment == deployments.c.id)
     return sa.select(sa.func.max(models.c.generation)).where(its).scalar_subquery().label("generation")
 
@@ -141,7 +142,9 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of the last seat in the job that a registering process held and has since lost or given up, if any."""
+    """The record of the last seat in the job that a registering process has held and then lost or given up; None if
+    there is none.
+    """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
     return next(iter(lost(connection, 1, *its)), None)

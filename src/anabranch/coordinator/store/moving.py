@@ -55,7 +55,9 @@ def add(connection: sa.Connection, job: str, rows: JobRows) -> None:
 
 
 def _rows(connection: sa.Connection, table: sa.Table, its: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """The rows of a table for which ``its`` is true, in the order of their keys, without events' store-specific ids."""
+    """The rows of a table for which ``its`` is true, in the order of their keys. Events come without their ids, because
+    each store gives its own ids to events.
+    """
     query = sa.select(table).where(its).order_by(*table.primary_key)
     columns = [column.name for column in table.c if column is not events.c.id]
     return [{name: row[name] for name in columns} for row in connection.execute(query).mappings()]

@@ -80,9 +80,9 @@ class _Connection(psycopg.Connection[Any]):
 
 def engine(address: Address) -> sa.Engine:
     """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
-    a restart of PostgreSQL. If a server refuses a write because it can only be read, all connections are made anew, so
-    the store works again after a fail-over. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each
-    new connection.
+    a restart of PostgreSQL. If a server refuses a write because it is read-only, all connections are replaced, so the
+    store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
+    connection.
     """
 
     def connect() -> psycopg.Connection[Any]:
@@ -177,7 +177,7 @@ def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
 
 
 def _known(message: str, where: str) -> AnabranchError | None:
-    """The error for a server that refuses connections; None if ``message`` says nothing that is known."""
+    """The error for a server that refuses connections; None if ``message`` isn't a known message."""
     for sign, why in _REFUSED.items():
         if sign in message:
             return ConfigError(f"the store {where} {why}: {message}", _SETTING)

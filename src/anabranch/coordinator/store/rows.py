@@ -1,4 +1,4 @@
-"""What the store's transactions write: rows of its tables."""
+"""Writes rows of the store's tables, in transactions that the caller has begun."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
 def replace_deployment(
     connection: sa.Connection, start: StartRequest, state: DeploymentState, former: DeploymentState, at: float
 ) -> None:
-    """Add a new deployment, and give the one that it replaces the state ``former``."""
+    """Add a new deployment. The deployment that it replaces gets the state ``former``."""
     move_deployment(connection, start.graph.job, start.model.replaces, state=former, error=None, at=at)
     add_deployment(connection, start, state, at)
     if start.own_program is not None:

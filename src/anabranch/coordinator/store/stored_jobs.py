@@ -53,8 +53,8 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def all_read(store: Store, read: Callable[[str], T], instead: Callable[[JobStatus], T]) -> list[T]:
-    """The results of ``read`` for all jobs, sorted by name. If a job can't be read, the result is that of ``instead``
-    for a status that has the job's state and, as ``error``, the reason: one job must not hide the others. Errors that
+    """The results of ``read`` for all jobs, sorted by name. If a job can't be read, ``instead`` makes its result from a
+    status with the job's state and, as ``error``, the reason, so that one job doesn't hide the others. Errors that
     concern the whole store are raised.
     """
     found = []
@@ -141,9 +141,8 @@ def known_lanes(store: Store, job: str, lane: str = "") -> dict[str, Lane]:
 
 
 def running(store: Store, job: str, number: int | None = None) -> RunningDeployment:
-    """What a container needs to run a deployment; without a number, a job's last deployment. If the deployment's
-    program is ``in_process``, a container needs the result to close the deployment's lanes before another deployment
-    follows.
+    """What a container needs to run a deployment; without a number, the job's last one. If the deployment's program is
+    ``in_process``, a container uses the result only to close the deployment's lanes before another deployment follows.
 
     Raises:
         NotFoundError: there is no such job or deployment.

@@ -56,8 +56,8 @@ class SweepSchedule:
         """
 
     def look(self) -> None:
-        """Sweep the store, if this is due and this coordinator may write to the store. An error is only logged: the
-        next sweep is due an hour later."""
+        """Sweep the store if a sweep is due and this coordinator may write to the store. An error is only logged; the
+        next sweep follows an hour later."""
         with self._lock:
             if self._clock() < self._due:
                 return

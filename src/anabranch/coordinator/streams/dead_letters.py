@@ -135,8 +135,8 @@ class DeadLetterReader:
 
 
 def streams_of(lanes: Iterable[Lane]) -> dict[str, str]:
-    """The dead-letter streams of lanes, sorted by name, each mapped to the system of the stream whose dead letters it
-    contains.
+    """Maps the dead-letter streams of lanes, sorted by name, to their systems. A dead-letter stream is in the system of
+    the stream whose dead letters it contains.
     """
     found: dict[str, str] = {}
     for lane in lanes:

@@ -19,8 +19,8 @@ class StreamOpener:
     """Opens systems for one user at a time, and refuses other users, to limit the load on a coordinator.
 
     Args:
-        systems: the systems of the job that runs in this process; None if no job does. The settings of each job then
-            name its systems.
+        systems: the systems of the job that runs in this process. None if no job runs here; each job's stored settings
+            then name its systems.
         what: the beginning of the message to a refused user, such as "dead letters are".
     """
 
@@ -30,8 +30,8 @@ class StreamOpener:
         self._busy = threading.Lock()
 
     def streams(self, job: str, program: Program | None, outputs: Mapping[str, str]) -> dict[str, str]:
-        """A job's outputs that are streams, not tables; all outputs if the job's settings aren't available
-        here. ``outputs`` and the result map the name of each output to the name of its system.
+        """A job's outputs that are streams, not tables; all outputs if the job's settings aren't available here, so
+        that the two can't be told apart. ``outputs`` and the result map each output's name to its system's name.
         """
         systems = self._systems or (None if program is None else _systems_of(job, program, ""))
         return {name: of for name, of in outputs.items() if systems is None or not systems.is_table(name)}

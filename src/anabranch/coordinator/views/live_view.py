@@ -129,8 +129,8 @@ def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
 
 
 def stored(fields: dict[str, Any], lanes: Iterable[Lane], containers: Iterable[ContainerRecord]) -> Live:
-    """The metrics of a job that isn't served here, from the store. ``fields`` are the document's fields that don't come
-    from ``lanes`` or ``containers``.
+    """The stored metrics of a job that isn't served here. ``fields`` are the document's fields that don't come from
+    ``lanes`` or ``containers``.
     """
     its = open_lanes(lanes)
     per_seat = Counter(lane.seat for lane in its)
@@ -225,7 +225,7 @@ def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
 
 
 def _not_followed(job: RunningJob) -> set[str]:
-    """The lanes that are closing, and the predecessors of those planned lanes that haven't begun."""
+    """The lanes that are closing, and the predecessors of planned lanes that haven't begun yet."""
     closing = {lane.id for lane in job.lanes if lane.state is LaneState.CLOSING}
     waiting = [lane for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.begun]
     return closing | {name for lane in waiting for name in lane.predecessors}

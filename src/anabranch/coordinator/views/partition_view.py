@@ -43,9 +43,9 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read: the rows that ``wanted`` selects, and totals that include the rows outside
-    ``wanted.start`` and ``wanted.limit``. ``reports`` are the latest reports about the lanes, by lane id; None if the
-    job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
+    """The partitions that lanes read: the rows that ``wanted`` selects, and totals over all partitions of its stage and
+    lane, including those that ``start`` and ``limit`` leave out. ``reports`` are the lanes' latest reports, by lane id;
+    None if the job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -218,8 +218,8 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, instead the first ``limit``
-        matching events after this id.
+        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` matching
+        events after this id instead.
 
         Raises:
             NotFoundError: there is no such job.
@@ -263,9 +263,7 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment; 0 stands for the last one. Raises NotFoundError if the job or deployment doesn't
-        exist.
-        """
+        """The graph of a deployment; 0 means the last one. Raises NotFoundError if there is none."""
         its = stored_jobs.deployment(self._store, job, min(deployment, _LAST_ID) or None)
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
@@ -325,8 +323,9 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """For each partition of a stage (by default, the first one), how many buckets each seat has; at most ``limit``
-        partitions are returned, from index ``start`` on. Partitions that the grouper puts into one task count as one.
+        """How many buckets of each partition each seat has, in one stage (by default, the job's first stage). Returns
+        at most ``limit`` partitions, from index ``start`` on. Partitions that the grouper puts into one task count as
+        one.
 
         Raises:
             NotFoundError: there is no such job or stage.

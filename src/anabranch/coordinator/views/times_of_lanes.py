@@ -21,8 +21,8 @@ _HOUR = 3600.0
 def times_of_lanes(
     store: Store, job: str, at: float, since: float = 0.0, until: float = 0.0, known: Mapping[str, Lane] | None = None
 ) -> LaneTimes:
-    """When the lanes ran that were running in a span of time. A lane that isn't closed is included even if none of its
-    runs is known.
+    """The runs of all lanes that were running at some time within a span. A lane that isn't closed is included even if
+    none of its runs is known.
 
     Args:
         at: the current time, in seconds since 1970.

@@ -27,7 +27,7 @@ _NOWHERE = -1
 
 
 def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
-    """The offset from which on each of a lane's virtual tasks gets the records of a broadcast partition, by task."""
+    """For each of a lane's virtual tasks, the offset from which the task gets the records of a broadcast partition."""
     return {virtual: position.offset for virtual, position in _positions(lane, whole).items()}
 
 

@@ -1,4 +1,4 @@
-"""Determines which buckets belong to a lane, and from which offset on the records of each bucket belong to it."""
+"""Determines which buckets belong to a lane, and the offset from which each bucket's records belong to the lane."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class FormerPosition:
 
 
 class KeyPart(NamedTuple):
-    """The keys of one bucket at a factor. Bucket 0 at factor 1 has all keys."""
+    """The keys of one bucket at a given factor. Bucket 0 at factor 1 has all keys."""
 
     factor: int
     bucket: int
@@ -52,7 +52,7 @@ class KeyPart(NamedTuple):
 
 class Former:
     """The final positions of SSPs of the same partition, from which lanes continue. One object serves all SSPs of the
-    partition: there can be a thousand of them, before as well as after a change.
+    partition: there can be a thousand of them, both before and after a change.
     """
 
     def __init__(self, former: Iterable[FormerPosition]) -> None:

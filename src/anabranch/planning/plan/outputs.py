@@ -90,7 +90,7 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raise ConfigError if an output other than a dead-letter stream promises exactly once although each of several
+    """Raise ConfigError if an output other than a dead-letter stream promises exactly-once output, but each of several
     containers would process every record (grouper ``all``).
     """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)

@@ -16,7 +16,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
     Attributes:
         operators: the lane's operators, without its sources.
         streams: the streams that the lane's group reads.
-        upstream: the lanes that write this lane's inputs, as indexes of the plan's ``lanes``.
+        upstream: the lanes that write this lane's inputs, as indexes into the plan's ``lanes``.
         rejecting: the operators that may write dead letters.
     """
 
@@ -63,11 +63,11 @@ class Output(Document, frozen=True, kw_only=True):
 
 
 class Plan(Document, frozen=True, kw_only=True):
-    """The plan that ``anabranch plan`` shows, and with which a job is started or deployed.
+    """The plan that ``anabranch plan`` shows, and that is used to start or deploy a job.
 
     Attributes:
         reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
-        warnings: what might differ from the user's expectations.
+        warnings: messages about what the user may not expect.
         traffic: the traffic between racks; None if racks aren't known.
     """
 

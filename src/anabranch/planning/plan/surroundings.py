@@ -19,7 +19,7 @@ __all__ = ["Placement", "Surroundings"]
 
 @dataclass(frozen=True)
 class Placement:
-    """What decides which seat gets a task."""
+    """What determines the seat of each task."""
 
     rules: Rules = field(default_factory=Rules)
     racks: Sequence[str] = ()

@@ -35,9 +35,9 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     have been read or, in intermediate streams after a reset, count as read.
 
     Args:
-        lanes: all lanes that the job ever had. A partition that the last deployment didn't read is read from where the
-            newest of the earlier deployments that read it stopped: from the lowest position at which one of its lanes
-            ended without a successor that read on.
+        lanes: all lanes that the job ever had. For a partition that the last deployment didn't read, the newest earlier
+            deployment that read it counts: the start offset is the lowest position at which a lane of that deployment
+            ended without a successor that continued to read the partition.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
@@ -75,8 +75,8 @@ def _successors(lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
 
 
 def _left(lane: Lane, successors: Iterable[Lane], known: Collection[SSP]) -> list[tuple[SSP, int]]:
-    """The partitions, except ``known`` ones, that a lane read and no successor read on, each with the position at which
-    the lane ended."""
+    """The partitions, except ``known`` ones, that a lane read and that no successor continued to read, each with the
+    position at which the lane ended."""
     ended = [(position.ssp.whole, position.offset) for position in lane.final if position.ssp.whole not in known]
     read_on = {position.ssp.whole for each in successors for position in each.final} if ended else set()
     return [(whole, at) for whole, at in ended if whole not in read_on]
@@ -90,7 +90,7 @@ def continuing(
     lanes: Mapping[str, Lane],
     new_id: Callable[[], str],
 ) -> tuple[JobModel, tuple[Lane, ...]]:
-    """The model and the lanes of the deployment after a drain, in which stages that keep state have their former tasks.
+    """The model and the lanes of the deployment after a drain. Stages that keep state get their former tasks.
 
     A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
 
@@ -168,7 +168,7 @@ def begun(
 
     Raises:
         ConflictError: state that should be kept belongs to tasks that the plan doesn't have, to a lane that read other
-            streams, or to a seat that has no lane of the operator any more.
+            streams, or to a seat that no longer has a lane of the operator.
         StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)

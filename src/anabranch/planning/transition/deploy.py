@@ -48,8 +48,8 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, a partition that none of these former lanes has read is read from the start offset that its
-    ``read`` declares or, in an intermediate stream, from its beginning.
+    In the last two cases, if none of these former lanes has read a partition, the partition is read from the start
+    offset that its ``read`` declares or, in an intermediate stream, from its beginning.
 
     Args:
         present: the current generation. Its factor and its containers are kept. If a stage of the next version reads

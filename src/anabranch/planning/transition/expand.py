@@ -98,7 +98,7 @@ def expanded(
 
 
 def _renumbered(before: StageModel, after: StageModel) -> bool:
-    """Whether a stage gets other tasks, or a task gets another number."""
+    """Whether a stage gets different tasks, or a task gets a different number."""
     return {task.index: task.name for task in before.tasks} != {task.index: task.name for task in after.tasks}
 
 

@@ -153,7 +153,7 @@ def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str,
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes. Their ``upstream`` names successors in place of lanes that close."""
+    """The new lanes, with each closing lane in ``upstream`` replaced by its successors."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:

@@ -98,8 +98,8 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """The highest offset at which any of the lanes ``before`` ended, for each SSP of ``lane`` that is in a partition
-    that at least one of the lanes ``before`` has read.
+    """For each SSP of ``lane`` in a partition that at least one of the lanes ``before`` has read: the highest offset at
+    which any of these lanes ended.
     """
     reached: dict[SSP, int] = {}
     for each in before:
@@ -111,7 +111,8 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane ``lane``, if necessary with what it takes over from a predecessor that did nothing.
+    """The lane ``lane``. If its only predecessor did nothing, the lane takes over what the predecessor would have taken
+    over.
 
     If the lane isn't ``afresh``, and its only predecessor (``before``) has no folder, the lane takes over some of the
     predecessor's attributes: ``drained``; ``rewind``, unless the lane has one; and, if the lane is stateful,

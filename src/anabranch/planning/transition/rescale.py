@@ -50,8 +50,9 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if a job's tasks can't be regrouped for ``containers`` containers while the job runs: it has
-    no stages, it has a user's own grouper, or it has the grouper ``all`` and its number of containers would change.
+    """Raise ConflictError if a job's tasks can't be regrouped for ``containers`` containers while the job runs. This is
+    the case if the job has no stages, if it has a user's own grouper, or if it has the grouper ``all`` and its number
+    of containers would change.
     """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")

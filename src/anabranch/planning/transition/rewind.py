@@ -21,7 +21,7 @@ __all__ = ["lacks_ends", "opened", "rewound", "sources", "undone"]
 
 
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
-    """The partitions that a job reads, without those of its intermediate streams."""
+    """The partitions that a job reads, except the partitions of its intermediate streams."""
     own = stages.intermediate_streams(graph)
     found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
     return sorted(found, key=lambda ssp: ssp.order)
@@ -83,7 +83,7 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
     """Plan the generation that undoes a rewind. It closes the lanes that the rewind made, and gives each a successor.
 
     A stateful successor continues with the state and the positions of the lane from before the rewind. A stateless
-    successor begins where that lane ended, or where the closed lane ended if this is further.
+    successor begins where that lane ended or where the closed lane ended, whichever is later.
 
     Args:
         model: the current generation, which the rewind made.
@@ -125,8 +125,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 def lacks_ends(lane: Lane, lanes: Iterable[Lane]) -> bool:
     """Whether a lane that has ended must run once more to be closed: one of ``lanes`` begins where the lane's
-    intermediate streams ended, and the lane hasn't reported where this is. (A lane reports it when it closes, but not
-    if its container ended, or lost the lane, before it knew that the lane closes.)
+    intermediate streams ended, and the lane hasn't reported these end offsets. (A lane reports them when it closes,
+    unless its container ended, or lost the lane, before the container knew that the lane must close.)
     """
     return not lane.wrote and any(
         each.rewind is not None
@@ -199,7 +199,7 @@ def _reached(present: Sequence[Lane], touched: Sequence[Lane], own: Collection[s
 
 
 def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collection[str], to: Mapping[str, int]) -> None:
-    """Raise UsageError if not all records that belong to cleared state are read again."""
+    """Raise UsageError unless all records on which the cleared state depends are read again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
     left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}

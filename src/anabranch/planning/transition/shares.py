@@ -1,4 +1,5 @@
-"""Determines what each lane of the next generation will own, and which current lanes own just that and can be kept."""
+"""Determines what each lane of the next generation will own, and which current lanes already own exactly that and can
+be kept."""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ def _owners(
     lanes: Sequence[Lane], factor: int
 ) -> Callable[[Sequence[SSP], Mapping[int, Collection[int]]], tuple[Lane, ...]]:
     """A function that finds the predecessors of a new lane: given the SSPs and the parts of tasks that the new lane
-    will own (as buckets at ``factor``), it returns the lanes among ``lanes`` that own any of these.
+    will own (as buckets at ``factor``), it returns those of ``lanes`` that own any of these SSPs or parts.
 
     Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But the
     tasks can have reached different offsets of a broadcast input, so if there is one, parts of tasks count, too.

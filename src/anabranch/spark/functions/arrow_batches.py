@@ -16,14 +16,14 @@ LARGEST = 2**30
 
 
 def combined(rows: pa.Table) -> list[pa.RecordBatch]:
-    """The rows of a table in few batches, but at least one."""
+    """The rows of a table in as few batches as Arrow allows; one empty batch if there are no rows."""
     with contextlib.suppress(pa.ArrowInvalid):  # more than 2 GB of texts or bytes inside arrays, maps or structs
         rows = rows.combine_chunks()
     return rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
 
 
 def cut(rows: pa.Table, most: int = LARGEST) -> Iterator[pa.RecordBatch]:
-    """The rows of a table in batches of at most ``most`` bytes, or of one row."""
+    """The rows of a table in batches of at most ``most`` bytes. A larger row gets a batch to itself."""
     for batch in rows.to_batches():
         half = batch.num_rows // 2
         if batch.nbytes <= most or not half:

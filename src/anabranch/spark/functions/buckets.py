@@ -82,8 +82,8 @@ def worked(
     Args:
         batches: each batch has rows of one task.
         busy: the seconds spent on each bucket (at factor 1, on each task) are added here.
-        ahead: if the factor is above 1, how many bytes of rows and results may be kept before this function waits for
-            work on the earliest batch.
+        ahead: if the factor is above 1, how many bytes of rows and results may be kept before this function waits until
+            the earliest batch is complete.
         cut: if the factor is above 1, called with each batch when it arrives; see :data:`Cut`.
     """
     if crew.factor > 1:
@@ -148,7 +148,7 @@ class _Queue:
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     def cut(self, rows: pa.RecordBatch, factor: int) -> list[tuple[_Part, pa.RecordBatch]]:
-        """Add a batch, and return its parts with their rows."""
+        """Add a batch, and return its parts, each with the part's rows."""
         task = _task(rows)
         of_row = of_rows(rows, factor)
         parts = []
@@ -204,7 +204,8 @@ def in_order(parts: Sequence[Worked], most: int = arrow_batches.LARGEST) -> Iter
     divided into batches of about ``most`` bytes or less, because Arrow can't reorder more than 2 GB of texts or bytes.
 
     Args:
-        parts: the indexes of each part are in ascending order, and no row is in two parts.
+        parts: each part's results and row indexes. The indexes of a part must be in ascending order, and no index may
+            be in two parts.
     """
     parts = [part for part in parts if len(part[1])]
     if len(parts) < 2:

@@ -26,8 +26,8 @@ class _Adding(AccumulatorParam[Busy]):
 
 
 def listening(context: SparkContext) -> Accumulator[Busy]:
-    """An accumulator to which each Spark task adds the seconds that functions have worked in it. If a Spark task
-    succeeds several times, its seconds are added each time."""
+    """An accumulator for the seconds that functions work on each bucket. Each Spark task adds its seconds when it
+    succeeds. If a Spark task succeeds several times, its seconds are added each time."""
     said: Accumulator[Busy] = context.accumulator({}, _Adding())
     return said
 
@@ -50,7 +50,7 @@ class Slowest:
 
 
 def slowest(lane: Lane, busy: Mapping[Bucket, float]) -> Slowest | None:
-    """The slowest bucket of a lane; None if functions had nothing to do."""
+    """The slowest bucket of a lane; None if no function has worked on anything."""
     total = sum(busy.values())
     if not total:
         return None

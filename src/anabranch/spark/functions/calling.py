@@ -84,7 +84,7 @@ class UserFunction:
         schema: the columns of the operator's result.
         home: the job's folder. Tracebacks show only files in this folder.
         seconds: how long the function may work on a message.
-        source: pickled instead of the function for other processes; None if the function itself is pickled.
+        source: what other processes get instead of the pickled function; None if the function itself is pickled.
     """
 
     kind: str
@@ -113,7 +113,7 @@ def awaits(function: Callable[..., Any]) -> bool:
 
 
 def overdue(seconds: float) -> str:
-    """The error text for a message on which a function has worked for more than ``seconds`` seconds."""
+    """The error text for a message that a function has worked on for more than ``seconds`` seconds."""
     return f"the function worked on it for more than {seconds:g} s: [job] message_timeout"
 
 
@@ -131,9 +131,9 @@ class Evaluator:
         """The results for some rows.
 
         Args:
-            fails: whether a rejection fails the lane. If so, the first call that fails is the last one. (But if a
-                ``map`` or ``flat_map`` function returns rows that don't have the declared schema, this is usually
-                found only after the function has been called for all rows.)
+            fails: whether a rejection fails the lane. If so, the function isn't called again after a call that failed.
+                (But if a ``map`` or ``flat_map`` function returns a row that doesn't have the declared schema, the
+                fault is usually noticed only after the function has been called for all rows.)
         """
         match self._user.kind:
             case "map_arrow":

@@ -1,4 +1,4 @@
-"""Copies values that user code may change after it has returned them."""
+"""Copies values, because user code may change a value after returning it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _USUAL = frozenset(_IMMUTABLE)
 
 
 class UnknownTypeError(Exception):
-    """A value is of a type that can't be copied here."""
+    """A value has a type that :func:`copied` can't copy."""
 
 
 def can_change(type_: pa.DataType) -> bool:

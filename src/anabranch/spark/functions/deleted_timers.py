@@ -1,4 +1,4 @@
-"""Remembers which timers have been deleted by calls to other timers."""
+"""Remembers which timers were deleted while ``on_timer`` was called for other timers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ __all__ = ["DeletedTimers"]
 
 
 class DeletedTimers:
-    """The timers that calls to ``on_timer`` have deleted in a Spark task. (Spark collects due timers before it calls
-    them, so it may call timers that were deleted meanwhile.)
+    """The timers that ``on_timer`` has deleted in one Spark task, and for which ``on_timer`` must not be called. (Spark
+    collects the due timers in advance, and doesn't notice that some of them are deleted afterwards.)
     """
 
     def __init__(self) -> None:

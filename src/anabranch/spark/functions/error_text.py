@@ -109,7 +109,7 @@ def as_json(row: object) -> bytes:
 
 
 def _attempted(make: Callable[[], _T]) -> _T | None:
-    """The result of ``make``, which runs user code; None if it raises any exception."""
+    """The result of ``make``, which runs user code; None if ``make`` raises any exception."""
     try:
         return make()
     except BaseException:  # user code can raise anything

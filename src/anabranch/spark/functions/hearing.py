@@ -1,5 +1,5 @@
-"""Receives the reports of Spark tasks about their progress in running batches, and cancels these tasks. This is the
-driver's side of :mod:`anabranch.task_progress.meters`.
+"""Receives the reports of Spark tasks about their progress in running batches, and ends the Python workers of cancelled
+Spark tasks. This is the driver's side of :mod:`anabranch.task_progress.meters`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Client:
 
 class Listener:
     """Receives the reports of Spark tasks in its own thread until it is closed. Invalid input closes the connection
-    from which it came.
+    that it came from.
 
     Args:
         host: the address to which workers connect.
@@ -107,7 +107,7 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message on which a function has been working longest, in the newest batch of a query's run; None if no
+        """The message that a function has been working on longest, in the newest batch of a query's run; None if no
         function is working on a message. (Workers report a message only when a function has worked on it for a second.
         Reports of workers that are gone don't count.)
         """
@@ -145,8 +145,8 @@ class Listener:
                     task.counts[place] = each
 
     def cancel(self, run: str) -> None:
-        """Make the Python workers that are working on Spark tasks of a query's run exit. Call this once Spark has
-        cancelled these Spark tasks, or doesn't need their results.
+        """Tell Python workers to exit if they are working on Spark tasks of a query's run. Call this once Spark has
+        cancelled these Spark tasks, or no longer needs their results.
         """
         with self._lock:
             self._cancelled[run] = None
@@ -201,7 +201,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. The messages on which its worker was working no longer count."""
+        """Close a connection. From now on, :meth:`oldest` ignores the message that its worker was working on."""
         if client is None:
             return
         self._connected -= 1

@@ -1,6 +1,6 @@
-"""Records on which messages a lane's functions and processors are working, for reports to the driver. If a function
-works on a message for longer than ``[job] message_timeout``, the worker ends. The worker needn't end if the call alone
-can be ended: if the function is async and awaits something, or runs in a separate process.
+"""Records which messages a lane's functions and processors are working on, for reports to the driver. If a function
+works on a message for longer than ``[job] message_timeout``, this module ends the worker. The exceptions are calls that
+can be ended on their own: an async function that is awaiting something, and a function in a separate process.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ def _on(meter: Meter, tally: Tally, message: Message, limit: float) -> Iterator[
 
 
 def at(index: int) -> None:
-    """Record that the function of the current context starts to work on the row with this index; or with the number of
-    rows, that it has worked on all of them. The time limit then no longer applies.
+    """Record that the function of the current context starts to work on the row with this index. If ``index`` is the
+    number of rows, the function has finished all rows, and the time limit no longer applies.
     """
     message = _mine.get()
     if message is not None:
@@ -163,9 +163,9 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the exit of this process, or postpone an exit that is already scheduled. A call soon after a call that
-    had an effect (``LOOK_EVERY / 2`` seconds) does nothing. (While a function runs code that doesn't release the global
-    interpreter lock, no Python thread can end the process, but the scheduled exit still happens.)
+    """Schedule the exit of this process, or postpone an exit that is already scheduled. Does nothing if this was last
+    done less than ``LOOK_EVERY / 2`` seconds ago. (A scheduled exit happens even if a function runs code that never
+    releases the global interpreter lock. No Python thread could end the process then.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now

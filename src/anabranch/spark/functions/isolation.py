@@ -8,8 +8,8 @@ executor. All later attempts run user code in forks of a clean process, one fork
 If a fork dies, another fork repeats its work. A function's messages are then sent one by one; a processor gets all
 messages of the turn again (see :mod:`anabranch.spark.functions.turns`). A message is rejected if it takes too long, or
 after :data:`TRIES` forks have died on it. (For a function, only forks that got this message alone count.) So a single
-attempt of a Spark task finds all messages that kill processes. If a rejection fails the lane, the attempt finds the
-first of them."""
+attempt of a Spark task finds all messages that kill processes. If a rejection fails the lane, the attempt ends at the
+first of these messages."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ isolated_lanes: set[str] = set()
 
 def note(lane: str, error: BaseException) -> None:
     """Record a lane's failure in this process. If ``error`` shows that a Python worker has died, the lane isolates user
-    code, even in the first attempts of Spark tasks, until a batch has been published: Spark may be configured not to
-    retry Spark tasks.
+    code, even in the first attempts of Spark tasks, until a batch has been published. (If Spark is configured not to
+    retry Spark tasks, there are no other attempts.)
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
@@ -113,7 +113,7 @@ class LostError(Exception):
     """The process that ran user code has died, or was killed because it took too long.
 
     Args:
-        at: the number of the message on which the process was working; -1 if it hadn't started to work on any.
+        at: the number of the message that the process was working on; -1 if it hadn't started to work on any.
         how: how the process ended, in words.
         late: whether the process was killed because it took too long.
     """
@@ -136,10 +136,10 @@ class _Fork:
         """Send a request to the process, and return the result. A request consists of numbered messages.
 
         Args:
-            begin: called with the number of each message before the process works on that message, and with the number
-                of messages after the last of them.
-            seconds: how long the process may work on a message, not counting the time it waits for answers, nor what it
-                does after the last message.
+            begin: called with the number of each message before the process works on that message. After the last
+                message, called with the count of messages.
+            seconds: how long the process may work on a message. The time that it spends waiting for answers, and the
+                time after the last message, don't count.
             answer: answers the questions of the process.
 
         Raises:
@@ -172,7 +172,7 @@ class _Fork:
             raise LostError(at, isolation_host.told(self.kill()), late=False) from None
 
     def kill(self) -> int:
-        """End the process, if it hasn't ended already, and return its exit code, or minus the signal that ended it."""
+        """End the process, unless it has already ended. For the result, see :meth:`Host.ended`."""
         with suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
         self._socket.close()
@@ -227,7 +227,7 @@ class Host:
         return int(found)
 
     def ended(self, pid: int) -> int:
-        """How a process that has ended or is about to end has ended: its exit code, or minus the signal."""
+        """Wait for a process to end, and return its exit code, or the negated number of the signal that ended it."""
         with self._lock, self._needed():
             self._control.sendall(b"w")
             messages.send(self._control, pid)
@@ -235,7 +235,7 @@ class Host:
 
     @contextmanager
     def _needed(self) -> Iterator[None]:
-        """Raises RuntimeError if the process that starts the others has ended."""
+        """A context for talking to the process that starts the forks. Raises RuntimeError if this process has ended."""
         try:
             yield
         except (OSError, messages.Closed):
@@ -249,8 +249,8 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """Call :meth:`_Fork.ask` of a process that no other thread is using. Raises RuntimeError if :data:`TRIES`
-        processes in succession end before user code starts.
+        """Have a process that no other thread is using work on a request; see :meth:`_Fork.ask`. Raises RuntimeError if
+        :data:`TRIES` processes in succession end before user code starts.
         """
         for _ in range(TRIES):
             with self._lock:
@@ -287,7 +287,7 @@ class Calls(Protocol):
 
 
 def _opened(user: UserFunction) -> Service:
-    """Runs in a fork: the service that calls the function."""
+    """Runs in a fork. Returns the service that calls the function."""
     evaluator, loop = Evaluator(user), asyncio.new_event_loop()
 
     def serve(request: Any, channel: Channel) -> Any:
@@ -305,7 +305,7 @@ def called(user: UserFunction, host: Host) -> Calls:
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """The argument for a :class:`Host` with which the host's processes call this function."""
+    """The ``open_service`` of a :class:`Host` whose processes call this function."""
     return partial(_opened, user)
 
 

@@ -1,4 +1,4 @@
-"""Forks the processes in which user code runs in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
+"""Forks the processes that run user code in isolation: ``python -m anabranch.spark.functions.isolation_host FD``.
 
 The host itself imports nothing from the job. Threads and clients that a module creates at its top level don't survive a
 fork, so each fork imports the job's modules itself. When the Python worker ends, the host and its forks end.
@@ -32,7 +32,9 @@ _FAILED = 70
 
 
 def told(code: int) -> str:
-    """How a process has ended, in words. ``code`` is its exit code, or minus the signal that ended it."""
+    """How a process has ended, in words. ``code`` is its exit code, or the negated number of the signal that ended
+    it.
+    """
     if code >= 0:
         return f"it ended with exit code {code}"
     name = signal.Signals(-code).name if -code in {each.value for each in signal.Signals} else str(-code)
@@ -46,8 +48,8 @@ class Channel:
         self.worker = worker
 
     def begin(self, count: int) -> Callable[[int], None]:
-        """For a request with ``count`` messages, a function that tells the worker on which message user code starts to
-        work. Called with ``count``, it tells that user code has worked on all messages.
+        """For a request with ``count`` messages, a function that tells the worker which message user code starts to
+        work on. If it is called with ``count``, it tells the worker that user code has finished all messages.
         """
 
         def tell(place: int) -> None:
@@ -56,8 +58,7 @@ class Channel:
         return tell
 
     def ask(self, question: object) -> Any:
-        """Ask the worker a question, and return the answer. Raises RuntimeError if answering has failed in the
-        worker."""
+        """Ask the worker a question, and return the answer. Raises RuntimeError if the worker failed to answer."""
         messages.send(self.worker, ("ask", question))
         ok, answer = messages.receive(self.worker)
         if not ok:

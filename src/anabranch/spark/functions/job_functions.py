@@ -31,7 +31,7 @@ _OWN = 'put what only the user\'s process can do under if __name__ == "__main__"
 
 @dataclass(frozen=True)
 class JobFunction:
-    """A function or a processor of an operator. ``home`` is the job's folder on this machine.
+    """An operator's function or processor, in a form that can be pickled. ``home`` is the job's folder on this machine.
 
     A pickle of this object contains either ``code``, by which a worker finds the function in the job file, or
     ``pickled``, a pickled copy of the function.

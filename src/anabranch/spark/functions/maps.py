@@ -1,5 +1,5 @@
-"""Converts maps from Arrow's form, lists of pairs, to the form in which functions receive maps: dicts, unless the keys
-are arrays or structs."""
+"""Converts maps from Arrow's form, lists of pairs, to the form that functions receive: dicts, unless the keys are
+arrays or structs."""
 
 from __future__ import annotations
 

@@ -24,12 +24,12 @@ class OutOfTime(Exception):
 
 
 def send(to: socket.socket, message: object, seconds: float | None = None) -> None:
-    """Send a message. ``seconds`` says how long to wait until the other process has read so much of the message that
-    the rest fits into the socket's buffer; None for no limit.
+    """Send a message. Waits up to ``seconds`` (None for no limit) until the other process has read enough of the
+    message for the rest to fit into the socket's buffer.
 
     Raises:
         Closed: the other process has ended.
-        OutOfTime: the other process hasn't read enough within ``seconds``.
+        OutOfTime: the other process hasn't read enough of the message within ``seconds``.
     """
     body = pickle.dumps(message, protocol=5)
     try:

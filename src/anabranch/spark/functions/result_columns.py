@@ -58,7 +58,7 @@ class Column:
         return self.built([self.plain(value) for value in values])
 
     def built(self, plain: list[Any]) -> pa.Array | pa.ChunkedArray:
-        """An array of values in the form that Arrow needs; several arrays if the values have more than 2 GB."""
+        """An array of values that already have the form that Arrow needs; chunked if they have more than 2 GB."""
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
@@ -107,8 +107,8 @@ def column_of(type_: pa.DataType, nullable: bool, finite: bool = True) -> Column
 
 
 def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
-    """A value, in an array or inside the array's values, that isn't allowed: the path to this value, the type that it
-    should have, and a description of it. None if all values are allowed.
+    """Describes a value that isn't allowed in an array, or inside a value of the array. Returns the path to this
+    value, the type that it should have, and a description of the value; None if all values are allowed.
     """
     column = column_of(built.type, nullable)
     if built.null_count and not nullable:
@@ -156,8 +156,8 @@ def _repeats_key(maps: pa.Array) -> bool:
 
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
-    """The inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls; each with
-    the path to its values, and whether these may be null.
+    """Yields the inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls. Each
+    inner array comes with the path to its values, and with whether its values may be null.
     """
     types = pa.types
     if types.is_struct(built.type):

@@ -1,6 +1,6 @@
-"""Converts single values that Python functions return to the form that Arrow needs. Each value is either converted
-exactly, or refused with the reason. (The only exception: a number in a ``float`` column becomes the nearest 32-bit
-number.)
+"""Converts single values, as returned by Python functions, into the form that Arrow needs. Each value is either
+converted exactly, or refused with the reason. (The only exception: a number in a ``float`` column becomes the nearest
+32-bit number.)
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Results:
         return made
 
     def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
-        """A table of the rows that can be converted, in order; and, by index, the reason why each other row can't be
-        converted.
+        """Convert rows to a table. Returns the table, without the rows that can't be converted, and a dict from the
+        index of each of these rows to the reason.
         """
         try:
             arrays = self._arrays(rows)
@@ -83,7 +83,8 @@ class Results:
         Raises:
             ResultError: a column is missing or has an incompatible type; a value would change (but a 64-bit float may
                 become the nearest 32-bit float); or a value isn't allowed, even inside another value: null where the
-                schema excludes it, NaN, infinity, or a timestamp outside the years 1 to 9999.
+                schema excludes it, NaN, infinity, a timestamp outside the years 1 to 9999, text that isn't UTF-8, or a
+                map with the same key twice.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

@@ -193,7 +193,7 @@ def _quick_struct(fields: Mapping[str, Convert], nullable: bool) -> Convert:
 
 
 def _form(kind: DataType) -> Convert | None:
-    """A function that brings converted values to the form in which they are read back; None if they have it already."""
+    """A function that gives converted values the form that they have when read back; None if this changes nothing."""
     match kind:
         case FloatType():
             return lambda value: float(np.float32(value))

@@ -2,7 +2,7 @@
 key's timers, and works on the key's state.
 
 This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker for state and timers. When the turn has ended, it sends all changes to them to the worker.
+process asks its worker whenever it reads state or timers, and sends all changes to the worker at the end of the turn.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class KeyedProcessor:
         result: the schema of the rows that the processor returns.
         schemas: the schemas of each state, by the state's name.
         home: the job's folder. Tracebacks show only files in this folder.
-        source: pickled instead of the processor for other processes; None if the processor itself is pickled.
+        source: what other processes get instead of the pickled processor; None if the processor itself is pickled.
     """
 
     processor: Processor
@@ -223,7 +223,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """The argument for a :class:`Host` with which the host's processes call this processor."""
+    """The ``open_service`` of a :class:`Host` whose processes call this processor."""
     return partial(_opened, keyed)
 
 
@@ -268,8 +268,8 @@ class _IsolatedTurns:
         result.
 
         If the process dies while it works on a message, the whole turn is repeated. After :data:`TRIES` deaths on the
-        same message, or after one timeout, this message is rejected, and the turn is repeated without it. After as many
-        deaths on a timer, or one timeout, the timer is rejected; the turn then ends without rows, and changes nothing.
+        same message, or after one timeout, this message is rejected, and the turn is repeated without it. A timer is
+        rejected after the same number of deaths, or one timeout. Its turn then ends without rows, and changes nothing.
 
         Args:
             request: "messages" or "timer", followed by the arguments of :meth:`on_messages` or :meth:`on_timer` except

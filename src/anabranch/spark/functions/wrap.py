@@ -63,8 +63,8 @@ class CallSettings:
 
 
 def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches], Batches]:
-    """A function for ``mapInArrow`` that calls an operator's function. Both the rows that it gets and the rows that it
-    returns have the hidden column.
+    """A function for ``mapInArrow`` that calls an operator's function. Both its input rows and its output rows have the
+    hidden column.
 
     The results are in the order of the rows, even if several buckets are processed at the same time because the factor
     is above 1.
@@ -111,8 +111,8 @@ def wrap(user: UserFunction, label: str, how: CallSettings) -> Callable[[Batches
 
 @contextmanager
 def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
-    """A context manager that provides the object that calls a function in this Spark task, and whether this object
-    calls the function in other processes.
+    """A context manager that provides an object for calling the function in this Spark task, and says whether the calls
+    happen in other processes.
     """
     let_signals_end()
     if not isolation.is_needed():
@@ -126,8 +126,9 @@ def _calling(user: UserFunction) -> Iterator[tuple[Calls, bool]]:
 
 
 def let_signals_end() -> None:
-    """Let SIGINT end this worker at once. By default, Python would raise ``KeyboardInterrupt``, which user code can
-    raise, too. Does nothing outside the main thread, because only the main thread can set this."""
+    """Make SIGINT end this worker at once. By default, SIGINT raises ``KeyboardInterrupt``, which looks the same as an
+    exception that user code raises. Does nothing outside the main thread, because only that thread can set signal
+    handlers."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
@@ -221,7 +222,7 @@ def _explained(rejection: Rejection, label: str, origin: pa.Array, inputs: Mappi
 
 
 def partition_of(origin: Mapping[str, Any], inputs: Mapping[int, str]) -> str:
-    """The partition from which a row comes, in words. ``inputs`` are the streams by source number."""
+    """The partition that a row comes from, in words. ``inputs`` are the streams by source number."""
     stream = inputs.get(origin["source"])
     return f"partition {origin['partition']}" + (f" of {stream}" if stream else "")
 

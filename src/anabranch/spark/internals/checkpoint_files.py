@@ -51,8 +51,8 @@ class Listed(NamedTuple):
 
 
 def prepare(spark: SparkSession) -> None:
-    """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, do
-    this before the first query is started. :class:`FarFiles` calls this function itself.
+    """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, call
+    this before the first query starts. :class:`FarFiles` calls it itself.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.

@@ -61,8 +61,8 @@ probe = SURFACE.probe
 
 
 def relocated(text: str, state: str) -> str:
-    """The text of one of the files ``OPERATORS``, in which the paths of schemas are changed so that they lead into the
-    folder ``state``.
+    """Change the paths of schemas in the text of one of the ``OPERATORS`` files, so that they lead into the folder
+    ``state``. Returns the new text.
 
     Args:
         state: the absolute path of the folder that contains all state.

@@ -1,4 +1,4 @@
-"""Forks processes that do the work of the Python processes that Spark starts: of its daemons, and of the processes of
+"""Forks processes that stand in for the Python processes that Spark starts: Spark's daemons, and the processes of
 Python sources.
 
 Spark starts a daemon for each of the programs that it runs in Python, and a process for each Python source of a query.
@@ -90,7 +90,7 @@ def _serve(listener: socket.socket, gone: int, modules: Sequence[str]) -> None:
 
 
 def _become(client: socket.socket) -> None:
-    """Do the work for which the client was started, and exit."""
+    """Do the work that the client was started for, and exit."""
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

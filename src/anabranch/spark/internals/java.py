@@ -79,7 +79,7 @@ def singleton(spark: SparkSession, name: str) -> Any:
 
 
 def has_class(spark: SparkSession, name: str) -> bool:
-    """Whether a class can be loaded, without loading it."""
+    """Whether a class could be loaded. The class isn't loaded."""
     loader = java_class(spark, "java.lang.Thread").currentThread().getContextClassLoader()
     return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 

@@ -101,7 +101,7 @@ def _loader(spark: SparkSession) -> Any:
 
 
 def class_of(spark: SparkSession, name: str) -> Any:
-    """The class with the given name, from the file of the same name in this folder.
+    """The Java class ``name``. If it isn't loaded yet, the file of the same name in this folder is compiled.
 
     Raises:
         AnabranchError: this Spark can't compile the class.

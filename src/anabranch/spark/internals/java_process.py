@@ -57,8 +57,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def end(spark: SparkSession) -> None:
-    """Let the Java process that this process has started end on its own, and wait until it has. (It ends when nobody
-    can write to its input any more.)
+    """Have the Java process that this process has started shut down in an orderly way, and wait for its end. (It shuts
+    down when its input is closed.)
     """
     process = _process(spark)
     if process is not None:

@@ -26,8 +26,8 @@ probe = SURFACE.probe
 
 
 def of_query(spark: SparkSession, name: str) -> dict[str, dict[str, Any]]:
-    """The observations that Spark has made so far about the running batch of the query ``name``: for each observation,
-    by its name, a dict with the observed values by their names. {} if no such query is running. The observations are
+    """The observations that Spark has made so far about the running batch of the query ``name``: a dict from
+    each observation's name to a dict of its values by name. {} if no such query is running. The observations are
     complete once the batch's rows have been computed.
     """
     active = [each for each in java.session(spark).streams().active() if each.name() == name]

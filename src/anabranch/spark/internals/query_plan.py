@@ -30,8 +30,8 @@ def count(frame: DataFrame, word: str) -> int:
 
 
 def steps(printed: str, word: str) -> int:
-    """How many steps of a printed plan have a name that begins with ``word``. Each step is on a line of its own; marks
-    such as ``+-`` may precede its name.
+    """How many steps of a printed plan have a name that begins with ``word``. Each step has its own line; marks such
+    as ``+-`` may precede the name.
     """
     return len(re.findall(rf"^[^\w\n]*{re.escape(word)}", printed, re.MULTILINE))
 

@@ -1,5 +1,5 @@
-"""Gives each fork of a process that has imported numpy random numbers of its own. Otherwise, ``numpy.random`` would
-give all forks the same numbers. (Python's ``random`` gives each fork its own.)
+"""Makes ``numpy.random`` return different numbers in each fork of a process. By default, it returns the same numbers in
+all forks. (Python's own ``random`` doesn't have this problem.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ __all__ = ["seed", "seed_forks"]
 
 
 def seed() -> None:
-    """Seed ``numpy.random`` in this process, if it has been imported."""
+    """Seed ``numpy.random`` in this process, if the module has been imported."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

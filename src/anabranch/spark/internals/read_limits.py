@@ -117,8 +117,8 @@ class ReadLimits:
         return self._known
 
     def _limit(self, now: Any, rows: int) -> Any:
-        """The limit ``rows``, as an object of the same kind as ``now``, the source's current limit. (Python sources
-        need a class of their own.)
+        """The limit ``rows``, as an object of the same kind as ``now``, the source's current limit. (The limits of
+        Python sources have a separate class.)
         """
         if now.getClass().getName() == _LIMIT_IN_PYTHON:
             told = json.dumps({"_type": "ReadMaxRows", "max_rows": rows})

@@ -1,4 +1,4 @@
-"""Ends a query at a batch boundary, in the way in which Spark ends a query that has read everything."""
+"""Ends a query at a batch boundary, the same way that Spark ends a query that has read everything."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class Surface:
 
     @property
     def is_in_pyspark(self) -> bool:
-        """Whether PySpark has the surface's Python parts. This can be found out before a session starts."""
+        """Whether PySpark has the surface's Python parts. Works even before a session starts."""
         return not any(each.missing(None) for each in self.needs if isinstance(each, PythonName))
 
     def probe(self, spark: SparkSession) -> Probe:

@@ -2,7 +2,7 @@
 all workers.
 
 A worker collects garbage between Spark tasks. Imported objects are excluded, because examining them would take longer
-than many Spark tasks.
+than many Spark tasks take.
 """
 
 from __future__ import annotations

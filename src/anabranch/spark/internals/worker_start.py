@@ -1,5 +1,5 @@
-"""Determines with which interpreter, and with which daemons, Spark starts Python on this machine. Spark's workers are
-forked from these daemons.
+"""Determines which interpreter and which daemons Spark uses to run Python on this machine. Spark's workers are forked
+from these daemons.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SOURCES = Surface(
 
 
 def interpreter() -> str:
-    """Write a script with which Spark starts Python on this machine, and return the script's path. If scripts in the
+    """Write a script that Spark runs as Python on this machine, and return the script's path. If scripts in the
     temporary folder can't be run, return the path of this process's interpreter instead.
 
     The script runs this process's interpreter, with these differences:

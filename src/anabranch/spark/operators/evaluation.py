@@ -221,7 +221,7 @@ def _alive(node_id: int) -> str:
 
 
 def _expressions(node: Node) -> list[str]:
-    """The SQL expressions of an operator, without the star by which a ``select`` keeps all columns."""
+    """The SQL expressions of an operator, without a ``*`` that makes a ``select`` keep all columns."""
     match node.kind:
         case "where":
             return [node.args["condition"]]

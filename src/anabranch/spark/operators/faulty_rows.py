@@ -21,7 +21,7 @@ _NUMBER = "_anabranch_fault"
 
 @dataclass(frozen=True)
 class Fault:
-    """Why rows can't be processed further.
+    """A reason why rows can't be processed further.
 
     Attributes:
         wrong: a condition that is true for these rows.

@@ -97,7 +97,7 @@ class Context:
             from the watermark.
         following: adds the same watermark to another DataFrame of the same operator.
         shuffle_partitions: the number of Spark tasks after a shuffle inside the query.
-        own_state: a condition that is true for rows from the state of the lane's own tasks; None if no row is foreign.
+        own_state: a condition that is true for rows from the state of the lane's own tasks; None if all rows qualify.
         own_tasks: the buckets of the lane's own tasks, by task number; None if the folder has state of no other tasks.
         table: returns the current table of a ``join_table``.
     """
@@ -330,7 +330,7 @@ def _process(node: Node, frame: DataFrame, context: Context) -> DataFrame:
 
 
 def _sifted(node: Node, frame: DataFrame, end: Column, context: Context) -> DataFrame:
-    """The rows that have a window that isn't closed yet. All other rows become dead letters or, if ``on_late`` is
+    """The rows with a window that isn't closed yet. All other rows become dead letters or, if ``on_late`` is
     "fail", fail the lane. ``end`` is the end of a row's last window.
     """
     reject = context.on_late if on_late(node) == "dead-letter" else None
@@ -376,7 +376,7 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     fail the lane. If not, :class:`anabranch.spark.query.rejections.Rejections` rejects their records instead.
 
     Args:
-        before: the id of the operator from which the rows come.
+        before: the id of the operator that the rows come from.
     """
     fault, streams = _keyless(context), context.workers.inputs
     if not any(i in context.changed for i in node.inputs):

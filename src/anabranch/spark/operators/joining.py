@@ -41,7 +41,7 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
     """The result of the ``join`` operator: the pairs of rows that have the same task and stage key, and whose event
     times differ by at most ``within``. A left join also keeps the rows of the left side that have no partner.
 
-    A row has the columns of the left side; the columns of the right side, without the stage key, and with the
+    The result has the columns of the left side; the columns of the right side, without the stage key, and with the
     ``prefix`` added to their names; and :data:`TASK`. It has no hidden column.
 
     Args:

@@ -1,4 +1,4 @@
-"""Makes the labels by which error messages and reports refer to operators."""
+"""Makes the labels that error messages and reports use for operators."""
 
 from __future__ import annotations
 

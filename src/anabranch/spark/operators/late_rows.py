@@ -25,8 +25,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def label_of(node: Node) -> str:
-    """The label under which an operator's late rows are rejected. (Other rejected rows of the operator have another
-    label, the operator's own.)
+    """The label under which an operator's late rows are rejected. (All other rows that the operator rejects have the
+    operator's usual label.)
     """
     return f"{label(node)}, late"
 

@@ -47,9 +47,8 @@ class Lookups:
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
-        """The table of a ``join_table``. The table is read again once the interval ``refresh`` has passed since it was
-        last read; without ``refresh``, it is read only once. Columns that have been added since the job was planned are
-        left out.
+        """The table of a ``join_table``. It is read at most once in each interval ``refresh`` or, without ``refresh``,
+        only once. Columns that were added after the job was planned are left out.
 
         Raises:
             OperatorError: the table can't be read. Another attempt may succeed.
@@ -229,7 +228,7 @@ def _check_types(node: Node, frame: DataFrame, table: DataFrame, keys: Mapping[s
     side to the type of the other, and a value that can't be cast would fail a batch.
 
     Args:
-        keys: for each key column of the frame, the column of the table with which it is compared.
+        keys: for each key column of the frame, the table's column that it is compared with.
     """
     for name, key in keys.items():
         mine, its = frame.select(codec.quoted(name)).schema[0].dataType, table.schema[key].dataType

@@ -67,8 +67,9 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
 
 
 def _columnar(node: Node, spark: SparkSession) -> DataFrame:
-    """The declared columns of Parquet or ORC files. Spark alone would make a column that the files don't have null, and
-    would read some types as narrower ones. The columns by which a folder is partitioned have their declared types.
+    """The declared columns of Parquet or ORC files. By default, Spark would return nulls for a column that isn't in the
+    files, and would read some types as narrower ones. Columns by which a folder is partitioned get their declared
+    types.
     """
     path, fields = node.args["path"], codec.parse_schema(node.args["schema"]).fields
     reader = spark.read.format(node.args["format"])
@@ -96,8 +97,8 @@ def _columnar(node: Node, spark: SparkSession) -> DataFrame:
 
 
 def _of_files(node: Node, table: DataFrame) -> list[StructType]:
-    """The columns in a table's files, without those by which a folder is partitioned: of all files together or, if they
-    have columns of different types, of each file.
+    """The columns in a table's files, without the columns by which a folder is partitioned. Returns one schema for all
+    files or, if a column has different types in different files, one schema for each file.
     """
     reader = table.sparkSession.read.format(node.args["format"])
     try:
@@ -137,17 +138,16 @@ def check_keys(node: Node, table: pa.Table) -> None:
 
 
 def _has_new_names(table: DataFrame) -> bool:
-    """Whether Spark may have named columns of a CSV table, which it does if the header has no name for them, or has a
-    name twice. Such a name ends with the column's number, and Spark doesn't find it in the header. All other names are
-    compared again with the header when rows are read, because the file may have been replaced since.
+    """Whether Spark may have made up names for columns of a CSV table, which it does if the header has an empty name or
+    has a name twice. Such a name ends with the column's number. If there are no such names, Spark can compare the names
+    with the header again when it reads rows, in case the file has been replaced since.
     """
     return any(name.endswith(str(number)) for number, name in enumerate(table.columns))
 
 
 def _declared(node: Node, table: DataFrame) -> DataFrame:
-    """The declared columns of a table, found by their names. (With a schema, Spark would find the columns of a CSV file
-    by their positions, a value that can't be cast would become null, and so would a column that a Parquet or ORC file
-    doesn't have.)
+    """The declared columns of a table, found by their names. (If Spark were given the schema, it would find the columns
+    of a CSV file by their positions.)
     """
     found = {name.lower(): name for name in table.columns}
     fields = codec.parse_schema(node.args["schema"]).fields

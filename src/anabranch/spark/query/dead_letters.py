@@ -44,7 +44,7 @@ _HEADERS = RECORD_SCHEMA.get_field_index("headers")
 
 @dataclass(frozen=True)
 class Letters:
-    """The stream to which the dead letters of another stream are written, and the output that writes them."""
+    """The stream that gets the dead letters of another stream, and the output that writes them there."""
 
     target: Target
     output: Output

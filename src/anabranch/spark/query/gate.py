@@ -24,12 +24,13 @@ class BrokenOffError(Exception):
 
 @dataclass(frozen=True)
 class Visible:
-    """A part of a batch that others may see.
+    """A part of a batch that may already be visible outside the lane.
 
     Attributes:
         what: the step that may have made the part visible, in words that follow "the batch".
-        exact: whether the part is in an exactly-once output. (If another batch, with another number, read the same
-            records, even such an output would contain them twice.)
+        exact: whether the part is in an exactly-once output. If so, the batch must not be broken off: the output
+            recognizes a repetition of the same batch, but if a batch with another number read the same records, the
+            output would contain them twice.
     """
 
     what: str

@@ -36,9 +36,9 @@ class CompletedBatch:
         ended: when the batch ended, in seconds since 1970.
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
-        replay_seconds: for how long, summed over all Spark tasks, the batch has replayed changes to load the state.
-        snapshot: the lowest version among the last snapshots that this query has made, one for each state partition. 0
-            if it has made none for some state partition; None if Spark doesn't report these versions.
+        replay_seconds: how long the batch's Spark tasks, in total, replayed changes to load the state.
+        snapshot: the version of the oldest among the state partitions' last snapshots. Only snapshots that this query
+            has made count: 0 if a state partition has none. None if Spark doesn't report these versions.
     """
 
     number: int

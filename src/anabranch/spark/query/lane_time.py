@@ -72,8 +72,8 @@ class LaneTime:
         self.tick(last, again)
 
     def tick(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by the source's name
-        in observations.
+        """Advance the lane's time after a batch. ``measured`` has the observations of each source, by
+        :attr:`Source.name`.
         """
         maxima: dict[str, int] = {}
         for source in self.sources:

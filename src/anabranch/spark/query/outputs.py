@@ -1,5 +1,5 @@
-"""Determines to which outputs and slots a lane's rows go, how they are written there, and what happens to records that
-the lane can't process.
+"""Determines which outputs and slots a lane's rows go to, how the rows are written there, and what happens to records
+that the lane can't process.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class LaneOutputs:
-    """The outputs of a lane, for its rows and for the records that it can't process. For ``planned``,
+    """The outputs of a lane, both for its rows and for the records that the lane can't process. For ``planned``,
     ``clock``, ``inherited`` and ``dropped``, see :class:`anabranch.spark.query.query.LaneQuery`.
     """
 
@@ -196,7 +196,7 @@ class LaneOutputs:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        """The tables to which the lane writes, by the name of the output."""
+        """The tables that the lane writes to, by the name of the output."""
         return self.plan.systems.tables(self.plan.lane)
 
     def table(self, node: Node) -> str:

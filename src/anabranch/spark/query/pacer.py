@@ -1,5 +1,5 @@
-"""Determines the size of a lane's batches, so that batches take about the intended time. If a batch changes the limits,
-the sources get the new limits after the batch.
+"""Determines the size of a lane's batches, so that batches take about the intended time. After each batch, the limits
+are adapted to the time that the batch took.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class Pacer:
             self._pace = self._pace.failed(rows, told)
 
     def shorten(self, seconds: float) -> None:
-        """Let each further batch have no more records than the one before it, and take at most about ``seconds``. The
-        limit for later queries stays the same.
+        """Limit each further batch to about ``seconds``, and to no more records than the batch before it. The limit for
+        later queries stays the same.
         """
         with self._lock:
             self._longest = seconds

@@ -80,7 +80,7 @@ class LanePlan:
 
     @property
     def message_patience(self) -> float:
-        """For how many seconds a function may work on one message before ``anabranch drain`` stops waiting. The drain
+        """How many seconds a function may work on one message before ``anabranch drain`` stops waiting. The drain
         itself continues. Infinite if the job has a time limit for messages, which ends longer work anyway.
         """
         return _DRAINING_SECONDS if math.isinf(self.message_limit) else math.inf
@@ -206,7 +206,7 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """The name in slots for an operator's late rows, by the label under which these rows are rejected (see
+        """The names that slots contain for operators' late rows, by the label under which these rows are rejected (see
         :func:`late_rows.label_of`). Contains only the operators whose late rows become dead letters.
         """
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

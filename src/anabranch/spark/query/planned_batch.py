@@ -1,4 +1,4 @@
-"""Describes a planned batch in the offset log: what the batch reads, and the event time with which it was planned."""
+"""Describes a planned batch in the offset log: what the batch reads, and the event time when it was planned."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """``query`` with the analysis that was made in advance, now that it is known where the query's lane starts.
-        None if the analysis doesn't fit the lane; see :func:`is_as_foreseen`.
+        """``query``, for which it is now known where the lane starts, with the analysis that was made in advance. None
+        if the analysis doesn't fit the lane; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 

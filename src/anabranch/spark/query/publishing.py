@@ -39,7 +39,7 @@ class Publishing:
         refusals: which rows intermediate streams refuse, by the number of the output.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        observed: returns the observations of the running batch, by the source's name in observations. They are complete
+        observed: returns the observations of the running batch, by :attr:`Source.name`. The observations are complete
             once the batch's rows have been computed.
         looked: contains the running batch's number once the batch has been searched for unreadable records and null
             keys; empty before that.
@@ -94,8 +94,8 @@ class Publishing:
         written. Otherwise, a row that is rejected now, but not when the batch runs again, could be missing from both
         the outputs and the dead letters.
 
-        A stateful operator's dead letters include records with null keys. This method searches for these records,
-        because a slot can be written only once in a batch.
+        A stateful operator's dead letters include records with null keys. This method searches for these records first,
+        because all dead letters of a slot must be written at once.
         """
         if self.rejections.into_state and number not in self.looked:
             self._look(number, self.observed())
@@ -169,8 +169,8 @@ class Publishing:
         """Write the remaining dead letters of a batch whose rows are already written, and publish the batch. Then
         advance the lane's time.
 
-        ``measured`` has the observations of each source, by the source's name in observations. If it is empty,
-        :attr:`observed` supplies them.
+        ``measured`` has the observations of each source, by :attr:`Source.name`. If ``measured`` is empty,
+        :attr:`observed` supplies the observations.
         """
         measured = measured or self.observed()
         self.gate.check()

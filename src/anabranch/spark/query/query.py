@@ -139,7 +139,7 @@ class LaneQuery:
         """Start the query. With ``once``, the query runs a single batch (the pending batch, if there is one), and ends.
 
         ``last`` is the last planned batch, if any, and ``pending`` says whether it still has to be committed. ``taken``
-        says whether :meth:`take` isn't needed any more. Errors in the plan are raised here.
+        says whether the lane has already taken over its outputs (:meth:`take`). Errors in the plan are raised here.
         """
         if self.plan.real_time and not once:
             with one_at_a_time.turn(self.plan):
@@ -150,7 +150,7 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def take(self, last: Batch | None) -> None:
-        """Take over the lane's outputs, which can take long. ``last`` is as for :meth:`start`."""
+        """Take over the lane's outputs, which can take long. For ``last``, see :meth:`start`."""
         self.outputs.take(new=last is None or last.number < self.lane.first_batch)
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -1,4 +1,4 @@
-"""Finds the records that a lane can't process. They become dead letters or, if they are dropped, are only counted."""
+"""Finds the records that a lane can't process, and writes them as dead letters or, if they are dropped, counts them."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Rejections:
         return heard.written
 
     def look(self, batch: Batch, measured: Mapping[str, Measured]) -> None:
-        """Reject a batch's rows that reach the lane's state with a null key, and its unreadable records if this lane
-        must reject them.
+        """Reject a batch's rows that reach the lane's state with a null key, and the batch's unreadable records if this
+        lane must reject them.
         """
         for source in self.sources:
             if source.node.name in self.reports:

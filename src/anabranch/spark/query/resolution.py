@@ -37,7 +37,7 @@ _Built = TypeVar("_Built")
 
 
 def dumped(schemas: Mapping[int, StructType]) -> dict[str, str]:
-    """Schemas as JSON, by node, in the form in which a :class:`anabranch.protocol.deployment.Program` stores them."""
+    """Schemas as JSON, by node, in the form that a :class:`anabranch.protocol.deployment.Program` stores."""
     return {str(node): schema.json() for node, schema in schemas.items()}
 
 

@@ -22,8 +22,8 @@ class SetBack:
         self._told = 0
 
     def look(self, at: int, wall: int) -> None:
-        """Compare ``at``, the time at which a batch was planned, with ``wall``, the machine's time when the batch runs.
-        Both are in Unix ms.
+        """Log a warning if ``at``, the time at which a batch was planned, is too far ahead of ``wall``, the machine's
+        time when the batch runs. Both are in Unix ms.
         """
         ahead = at - wall
         if ahead <= self._told + _IN_STEP:

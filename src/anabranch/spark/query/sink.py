@@ -54,7 +54,7 @@ class Refusal:
     inputs: Mapping[int, str] = field(default_factory=dict)
 
     def taken_out(self, rows: pa.RecordBatch, rejects: dict[Rejecting, Rejects]) -> pa.RecordBatch:
-        """The rows with a key. The other rows go to the collectors in ``rejects``, to which missing ones are added.
+        """The rows with a key. The other rows go to the collectors in ``rejects``; missing collectors are added there.
 
         Raises:
             OperatorError: there is a row to reject, and such rows fail the lane.
@@ -106,7 +106,7 @@ def writing(
     Args:
         rows: the encoded rows; the column ``output`` has the number of each row's output.
         output: creates the writer of each Spark task.
-        targets: the stream to which each output writes, by the output's number.
+        targets: the stream that each output writes to, by the output's number.
         batch: the batch's number.
         refusals: the rules by which outputs reject rows, by the output's number. An output without a rule takes all
             rows.
@@ -162,8 +162,8 @@ def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int,
 
 
 def _parted(batch: pa.RecordBatch, column: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """For each value of a column, in order: the value, and the rows that have it. Without such a column, 0 and all
-    rows.
+    """Yields each value of a column, in order, with the rows that have this value. If the batch has no such column,
+    yields 0 with all rows.
     """
     at = batch.schema.get_field_index(column)
     if at < 0:

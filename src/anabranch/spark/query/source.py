@@ -65,7 +65,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The source's name in observations."""
+        """The name under which Spark reports the observations of this source."""
         return self.node.name if self.number == self.node.id else f"{self.node.name} {self.stream}"
 
     @property
@@ -188,8 +188,8 @@ def day(at: int) -> Column:
 
 
 def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> dict[int, DataFrame]:
-    """The rows of each operator that reads streams, by the id of the operator's node. ``rows`` is called with each
-    source; the results for all sources of an operator are united.
+    """The rows of each operator that reads streams, by the id of the operator's node. ``rows`` returns the rows of one
+    source. If an operator has several sources, their rows are put into one DataFrame.
     """
     found: dict[int, DataFrame] = {}
     for source in sources:
@@ -199,7 +199,7 @@ def by_node(sources: Iterable[Source], rows: Callable[[Source], DataFrame]) -> d
 
 
 def measured(opened: DataFrame, measures: Sequence[Column]) -> Measured:
-    """The observations ``measures`` of a batch DataFrame."""
+    """Compute the observations ``measures`` on a batch DataFrame, and return their values by name."""
     if not measures:
         return {}
     taken = opened.agg(*measures)

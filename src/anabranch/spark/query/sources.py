@@ -38,7 +38,7 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """The numbers of the sources from which an operator's input rows come (directly or through state), by the
+        """The numbers of the sources that an operator's input rows come from (directly or through state), by the
         operator's label. Contains only operators whose functions run in Python workers.
         """
         numbers: dict[int, frozenset[int]] = {}
@@ -62,7 +62,7 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP to which a row belongs, by the row's source number, partition and bucket. None if the lane has no
+        """The SSP that a row belongs to, by the row's source number, partition and bucket. None if the lane has no
         source with this number: a row from state has the number -1.
         """
         for each in self.all:

@@ -91,7 +91,7 @@ def python(conf: Mapping[str, str]) -> str:
 
 
 def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
-    """Settings with which Spark sends this installation of anabranch and the job's folder ``home`` to executors. If
+    """Settings that make Spark send this installation of anabranch and the job's folder ``home`` to executors. If
     ``home`` is '', no folder is sent. Archives that ``conf`` already names are sent as well.
 
     anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,

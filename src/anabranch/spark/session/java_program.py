@@ -36,7 +36,7 @@ def resolve() -> Java:
     ``PATH``.
 
     Raises:
-        AnabranchError: there is no Java, or it is older than 17 or of an unknown version.
+        AnabranchError: there is no Java, its version is below 17, or its version can't be determined.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
@@ -51,6 +51,6 @@ def resolve() -> Java:
 
 
 def option(text: str) -> str:
-    """The option ``text`` for a JVM, in the form that it must have in a list of options for Spark's launcher: in
-    quotation marks if it contains spaces (as paths may), quotation marks or backslashes."""
+    """Quote the JVM option ``text``, if necessary, for a list of options that Spark's launcher reads. Spaces (as in
+    paths), quotation marks and backslashes make quoting necessary."""
     return shlex.quote(text) if any(letter.isspace() or letter in "\"'\\" for letter in text) else text

@@ -151,7 +151,7 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
     Args:
         home: the job's folder, from which Python workers can import modules.
         output: a file for the output of the JVM and the Python workers; by default, this process's stderr.
-        cores: as for :func:`master_of`.
+        cores: see :func:`master_of`.
 
     Raises:
         AnabranchError: Java is missing or too old, or ends unexpectedly; the packages of a system or a format can't be
@@ -219,7 +219,7 @@ def stop(spark: SparkSession) -> None:
 
 
 def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
-    """Have PySpark start the session. With a local master, errors other than those below are raised as they are.
+    """Have PySpark start the session. With a local master, errors other than those below are raised unchanged.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.
@@ -305,7 +305,7 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions of loaded
-    modules in the same folders. (A job's function may pass UDFs from such modules to Spark.)
+    modules in the same folders. (A job's function may use UDFs from these modules.)
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. It isn't necessary for functions of a job file in a session that anabranch has started on this machine,

@@ -147,7 +147,7 @@ def columns(schema: str, where: str) -> StructType:
 
 @cache
 def _compared(writer: str, reader: str, names: frozenset[str]) -> tuple[str | None, str]:
-    """Why no value of a writer's schema is read (None if its values can be), and the schema by which they are checked.
+    """Why values of a writer's schema can't be read (None if they can), and the schema by which the values are checked.
 
     Args:
         names: the columns that are read.

@@ -78,8 +78,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded. If :func:`key_fault` is true for a key, its columns are null, but a single
-    string column contains the invalid UTF-8.
+    """The declared key columns, decoded. The columns are null for a key for which :func:`key_fault` is true. (A single
+    string column contains the invalid UTF-8 instead.)
     """
     if _is_json(schema):
         parts = _parts(key, schema)

@@ -291,8 +291,8 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The decoding for a ``read``. Raises GraphError if its declarations don't fit the stream's format, and Spark's
-    ParseException if they can't be parsed."""
+    """The decoding for a ``read``. Raises GraphError if the declarations of the ``read`` don't fit the stream's format,
+    and Spark's ParseException if they can't be parsed."""
     key = node.args.get("key")
     return RecordDecoding(
         node=node,

@@ -53,8 +53,8 @@ class ProtobufReader:
         """The reader of a stream with the format ``format_``. ``where`` names the operator in error messages.
 
         Raises:
-            GraphError: the descriptor set isn't valid; the message name in the settings fits no message type or several
-                of them; or the message type, or a type inside it, contains itself.
+            GraphError: the descriptor set isn't valid; the message name in the settings matches no message type, or
+                more than one; or the message type, or a type inside it, contains itself.
         """
         found = _message(format_, where)
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
@@ -147,8 +147,8 @@ def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> T.Struc
 
 
 def _insisting(message: Descriptor, columns: T.StructType) -> T.StructType:
-    """The columns of a message that is written. A field without presence can't be null: it would be read as its type's
-    default value.
+    """The columns of a message that is written. The column of a field without presence isn't nullable, because null
+    would be read as the default value of the field's type.
     """
     absent = {f.name for f in message.fields if f.is_repeated or (f.has_presence and not f.is_required)}
     return T.StructType([T.StructField(each.name, each.dataType, each.name in absent) for each in columns])

@@ -24,8 +24,8 @@ PUT_JOB = "stream-put"
 
 
 class PartlyWrittenError(LogError):
-    """Not all records of a batch could be written. ``published`` is the number of records that were written, ``unsure``
-    the number of further records of which this couldn't be found out."""
+    """Not all records of a batch could be written. ``published`` is the number of records that were written, and
+    ``unsure`` the number of further records that may have been written."""
 
     def __init__(self, what: str, cure: str, published: int, unsure: int = 0) -> None:
         super().__init__(what, cure)
@@ -38,7 +38,7 @@ class Appender:
     null keys are distributed round-robin. Not thread-safe.
 
     Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``; otherwise its marker stays in the manifests forever.
+    appender, or use it in ``with``; otherwise, its markers stay in the manifests forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -52,7 +52,7 @@ class Appender:
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. Raises
-        PartlyWrittenError if the disk accepted only a part of it, or nothing.
+        PartlyWrittenError if the disk accepted only a part of the batch, or nothing.
         """
         if not batch.num_rows:
             return 0
@@ -88,15 +88,15 @@ class Appender:
         return int(batch.num_rows)
 
     def _is_added(self, number: int) -> bool | None:
-        """Whether a partition has its part of the current batch, after an error that doesn't say so; None if this can't
-        be found out."""
+        """Whether a partition has its part of the current batch, after an error that doesn't say so. None if this is
+        unknown because the partition can't be read."""
         try:
             return self._writer.known_batch(self._stream, number) >= self._batch
         except (OSError, LogError):
             return None
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write the records of each partition durably: all or none."""
+        """Write a durable segment for each partition. If one of them can't be written, remove all of them."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:

@@ -1,4 +1,4 @@
-"""The embedded log's part in a backup: the entries of each manifest up to the cut, their segments, ``stream.json``, and
+"""The embedded log's part of a backup: the entries of each manifest up to the cut, their segments, ``stream.json``, and
 the ``start.json`` of each partition that has one."""
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Expiry:
         entries that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no
         retention, or if this object has checked the partition in the last 30 seconds.
 
-        This method is called after a write, which must not fail because of it. So errors of the log or the disk are
-        only logged.
+        This method is called after a write, and must not make the write fail. So errors of the log or the disk are only
+        logged.
 
         Args:
             info: the stream.
@@ -94,8 +94,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """How many records each reader of a stream still has to read, and how many records stay for this reader,
-        although the retention doesn't keep them. Raises LogError if a file is damaged.
+        """How many records each reader of a stream still has to read, and how many records stay for this reader
+        although the retention no longer keeps them. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, lambda: info.partitions).all()

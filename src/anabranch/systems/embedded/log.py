@@ -132,7 +132,8 @@ class Log:
 
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. If entries
-        after it have been deleted, the result begins with each lane's last control record in the deleted entries.
+        after this entry have been deleted, the result begins with each lane's last control record in the deleted
+        entries.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))

@@ -66,8 +66,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
         writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. So a partition's last entry shows the last batch that each of these lanes has published
-            there.
+            updated first. So a partition's last entry shows the last batch that each of these lanes has published in
+            the partition.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
         total: the number of bytes in the segments of this entry and of all entries before it, even deleted ones. None
             if this entry was written by an older anabranch, which didn't store totals. Totals are then counted from 0
@@ -105,7 +105,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
         end: the offset of the next record.
         writers, floors: as in the last :class:`Entry`.
         total: as in the last entry; 0 if that entry has no total.
-        skipped: whether entries were deleted before this process had seen them.
+        skipped: whether this process has missed entries, because they were deleted first.
     """
 
     stream: str

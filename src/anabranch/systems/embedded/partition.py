@@ -1,9 +1,9 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
 The oldest entries are deleted first, and the last entry is never deleted. Before an entry is deleted, ``start.json``
-gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). A process that has read an entry, or has
-found it missing, can therefore check whether this is still valid: it reads ``start.json`` afterwards, which must not
-have a start after the entry.
+gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So a process that has read an entry, or has
+found it missing, reads ``start.json`` afterwards. If the partition begins after the entry, the entry was deleted;
+otherwise, what the process has found is valid.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def look(folder: str, stream_id: str) -> Tail:
 
 def forward(folder: str, tail: Tail) -> Tail:
     """A partition's current tail, found from the earlier tail ``tail``. This costs two ``stat`` calls if there are no
-    new entries, and O(log n) ``stat`` calls and two reads if there are n. If the entries after the earlier tail have
+    new entries, and O(log n) ``stat`` calls and two reads for n new entries. If the entries after the earlier tail have
     been deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is the manifest folder.
     """
     low = tail.sequence
@@ -108,9 +108,9 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
         folder: the manifest folder.
         tail: the partition's tail, or an earlier one.
         decide: returns the entry to add after the given tail; None to add none. It is called for ``tail``, and then for
-            the tail after each entry that others have added since. Only the last result counts, but if any call raises
-            an error, nothing is added. If some of these entries have been deleted, ``decide`` is called for the current
-            tail instead, with ``skipped`` set.
+            the tail after each entry that other processes have added since. If some of these entries have been deleted,
+            it is called for the current tail instead, with ``skipped`` set. Only the last result counts, but if any
+            call raises an error, nothing is added.
     """
     walked = False
     while True:
@@ -147,7 +147,7 @@ def _is_there(folder: str, tail: Tail) -> bool:
 
 
 def _beyond(folder: str, tail: Tail) -> Tail:
-    """The current tail, after the known one was deleted."""
+    """The current tail, with ``skipped`` set. Called if the entry of the known tail was deleted."""
     return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
 
 

@@ -44,8 +44,8 @@ _DECODER = msgspec.json.Decoder(_ReaderFile)
 
 
 class StreamReaders:
-    """The readers of one stream. Any number of processes can access them at once. Only a job that becomes a reader
-    needs the stream's number of ``partitions``."""
+    """The readers of one stream. Any number of processes can access them at once. ``partitions`` returns the stream's
+    partition count; only :meth:`hold` and :meth:`hold_all` call it."""
 
     def __init__(self, root: str, stream: str, partitions: Callable[[], int]) -> None:
         self._root = root
@@ -76,8 +76,8 @@ class StreamReaders:
         """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
 
         ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones. A damaged
-        file of the job is replaced by one with the position 0 in all partitions, without being deleted first: without a
-        file, the job wouldn't be a reader.
+        file of the job is replaced by one with the position 0 in all partitions. It isn't deleted first, because
+        without a file, the job wouldn't be a reader.
         """
         partitions = self._partitions()
         with self._failing(f"{job} can't be registered as a reader of {self._stream}", _LET_WRITE):
@@ -186,8 +186,8 @@ def _decoded(path: str) -> Reader | None:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The positions of the reader ``known``, lowered in partitions for which ``positions`` has a lower one. None if
-    nothing changes. If ``known`` is None, the result is ``positions``."""
+    """For each partition, the lower of the reader's position and the position in ``positions``. None if this changes
+    nothing. If there is no reader (``known`` is None), the result is ``positions``."""
     if known is None:
         return dict(positions)
     lower = {

@@ -73,7 +73,7 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete a partition's entries, beginning with the oldest, until one must stay, but at most ``_AT_ONCE`` entries.
+    """Delete at most ``_AT_ONCE`` entries of a partition, beginning with the oldest, until an entry must stay.
     The partition's last entry always stays. If other processes hold the lock for more than half a second, delete
     nothing.
 
@@ -141,8 +141,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The number of the oldest entry after which there are fewer bytes than the limit. Counts backwards from the last
-    entry, because an older anabranch didn't store ``total``.
+    """The number of the oldest entry whose newer entries have fewer bytes in total than ``limit``. Counts backwards
+    from the last entry, because an older anabranch didn't store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

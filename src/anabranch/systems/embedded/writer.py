@@ -106,8 +106,8 @@ class LaneWriter:
 
     def _seen(self, stream: str, number: int) -> Tail:
         """The last tail of a partition that this writer has seen. The first call for a stream looks up the tails of all
-        its partitions. After that, the writer examines every newer entry before it writes, so it notices every fence,
-        even one whose marker has been dropped from later entries.
+        its partitions. After that, the writer examines every newer entry before it writes. So it notices every fence,
+        even if later entries no longer contain the fence's marker.
 
         Raises:
             FencedError: the lane has no marker in a partition, and a closed lane of the job, whose marker was dropped
@@ -156,7 +156,7 @@ class LaneWriter:
 
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
-    """Make a stream refuse every epoch of a lane lower than ``epoch``, also in partitions that an expansion is
+    """Make a stream refuse every epoch of a lane lower than ``epoch``, even in partitions that an expansion is still
     creating. Once this returns, no process with a lower epoch can publish to the stream for the lane. Idempotent.
 
     Raises:

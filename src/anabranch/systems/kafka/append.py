@@ -107,8 +107,9 @@ class KafkaAppender:
             deadline, written = self._progress(deadline, written)
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
-        """The arguments for the next call: if more than ``before`` records have been written, a later deadline and the
-        new number of written records; otherwise, both arguments of this call.
+        """Check that the producer makes progress, and return the arguments for the next check. If more than ``before``
+        records have been written, these are a later deadline and the new number of written records; otherwise, they
+        stay the same.
 
         Raises:
             AnabranchError: no more records have been written, and the deadline has passed or a broker has refused the

@@ -16,11 +16,11 @@ _stuck: list[Producer] = []
 
 
 class BoundedCalls:
-    """Makes calls that add offsets to a transaction, and gives up those that take too long.
+    """Makes calls that add offsets to a transaction, and gives up calls that take too long.
 
-    Whenever a broker restarts, the coordinator of the offsets' group may move to another broker. Such a call can then
-    hang forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is short,
-    and is raised only if answers are slow.
+    When a broker restarts, the coordinator of the offsets' group may move to another broker. Such a call can then hang
+    forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is short, and is
+    raised only if answers are slow.
 
     Attributes:
         seconds: how long the next call may take.
@@ -34,7 +34,7 @@ class BoundedCalls:
     def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
         """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds and at most
         :attr:`seconds`. If the call is given up, KafkaException is raised, and the producer is never destroyed, because
-        destroying it would mean waiting for the call.
+        that would wait for the call.
         """
         began = time.monotonic()
         try:

@@ -83,8 +83,8 @@ class Health:
 
 
 def _is_cut_off(error: KafkaError) -> bool:
-    """Whether a login was interrupted because the broker went away. librdkafka reports this with the code for a refused
-    login.
+    """Whether a login was interrupted because the broker went away. librdkafka reports this with the same code as a
+    refused login.
     """
     return "Broker transport failure" in error.str()
 
@@ -93,7 +93,7 @@ class PerProcess(Generic[V]):
     """A value that each process creates with ``make`` when it first needs it.
 
     A forked process creates its own value, because librdkafka's threads aren't forked. It never destroys the inherited
-    value, because this would mean waiting forever for these threads.
+    value, because it would wait forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -137,8 +137,8 @@ class Cluster:
         return clients.shown(self.settings)
 
     def topics(self, doing: str, topic: str | None = None) -> dict[str, TopicMetadata]:
-        """All topics, or this one, by name. If there is no answer soon, the request is repeated with a new client, as
-        in :meth:`ask`.
+        """The metadata of all topics or, if ``topic`` is given, of this topic, by name. If there is no answer soon, the
+        request is repeated with a new client, as in :meth:`ask`.
 
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
@@ -203,8 +203,8 @@ class Cluster:
     def _first_answers(
         self, request: Callable[[AdminClient], Mapping[K, Future[V]]], deadline: float, most: int
     ) -> dict[K, V | KafkaError]:
-        """The answers to a request that at most ``most`` clients make, one after another: those of the first client
-        that gets all of its answers. Raises as :meth:`ask` does.
+        """Make a request with one client and, while answers are missing, with further ones, at most ``most`` in total.
+        Returns the answers of the first client that gets all of its answers. Raises what :meth:`ask` raises.
         """
         asked, began = [_Asked(self._admin.get(), request)], time.monotonic()
         following = began + self._first_wait
@@ -238,7 +238,8 @@ class Cluster:
         return self._admin.get()[0]
 
     def _learn(self, seconds: float) -> None:
-        """Let the next request's first client wait for a multiple of the time that an answer took."""
+        """Set how long the next request's first client waits: a multiple of ``seconds``, the time that an answer
+        took."""
         self._first_wait = min(max(_SLOWER * seconds, self.patience * _SHORTEST), self.patience)
 
     def other(self, address: str) -> Cluster:
@@ -327,7 +328,7 @@ class _Asked(Generic[K, V]):
         self._futures = request(client[0])
 
     def answers(self) -> dict[K, V | KafkaError] | None:
-        """The answers by item, or errors instead; None if some are missing."""
+        """The answer or the error for each item; None if some answers are missing."""
         self.client[0].poll(0)
         if not all(future.done() for future in self._futures.values()):
             return None

@@ -40,7 +40,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: the stream's id. A control record doesn't apply to a later stream of the same name.
-        ends: the high watermark of each partition, by the partition's number as text. To a partition that was added
+        ends: the high watermark of each partition, by the partition's number as text. In a partition that was added
             later, the control record applies from the beginning.
         control: the fields of the :class:`anabranch.event_time.control.Control`.
     """
@@ -56,7 +56,7 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """Writes and reads the control records of one job. Keeps in memory what it has read. Thread-safe.
+    """Writes and reads the control records of one job. Keeps the records that it has read in memory. Thread-safe.
 
     Args:
         topics: the topics of the job's streams.

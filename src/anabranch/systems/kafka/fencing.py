@@ -45,7 +45,7 @@ def fence(
     Raises:
         FencedError: a process with a higher epoch has the lane.
         StateError: the lane is new, but one of its slots has a batch; or the lane isn't new, and a slot has no marker.
-        AnabranchError: another process opened a slot again and again, or the brokers don't answer.
+        AnabranchError: another process kept opening a slot, or the brokers don't answer.
     """
 
     def fence_slot(slot: int) -> Marker:

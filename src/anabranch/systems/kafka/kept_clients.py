@@ -1,4 +1,4 @@
-"""Keeps a process's clients of Kafka for the next batches, and discards those that are no longer used."""
+"""Keeps a process's Kafka clients for the next batches, and discards clients that are no longer used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ V = TypeVar("V")
 
 
 class KeptClients(Generic[K, V]):
-    """Clients that are kept for their next use, by a key. Each call also discards the clients that haven't been used
-    for :data:`UNUSED` seconds. Thread-safe.
+    """Keeps clients for their next use, each under a key. Each call of :meth:`take`, :meth:`put` or :meth:`shared` also
+    discards the clients that haven't been used for :data:`UNUSED` seconds. Thread-safe.
 
     Args:
         discard: discards a client. Called without a lock, because a client may take a while to end.
@@ -34,7 +34,7 @@ class KeptClients(Generic[K, V]):
         self._kept: dict[K, tuple[float, V]] = {}
 
     def take(self, key: K) -> V | None:
-        """Hand out a client, which is then no longer kept; None if there is none."""
+        """Return a client, which is then no longer kept; None if there is none under this key."""
         self._discard_unused()
         with self._lock:
             found = self._kept.pop(key, None)
@@ -50,7 +50,8 @@ class KeptClients(Generic[K, V]):
         self._discard_unused()
 
     def shared(self, key: K, make: Callable[[], V]) -> V:
-        """A client that stays kept, because several threads may use it at once. If there is none, it is made."""
+        """Return the client under a key, which is created if necessary. It stays kept, because several threads may use
+        it at once."""
         self._discard_unused()
         found = self._used(key)
         if found is not None:

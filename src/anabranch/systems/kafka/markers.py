@@ -70,7 +70,7 @@ class Marker(Document, frozen=True, kw_only=True):
         batch: the number of the last batch; -1 if the slot has committed no batch.
         epoch: the lane's epoch when the marker was written. A process with a lower epoch can't write to the slot.
         instance: the producer that wrote the marker.
-        closed: whether the slot is closed: no process may write to it until one takes the lane's slots again.
+        closed: whether the slot is closed: no process may write to it until a process takes the lane's slots again.
         rows: how many records the slot has ever written.
     """
 
@@ -216,8 +216,8 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """Return the last batch that any of ``slots`` has committed; -1 if none. Don't wait for commits that are under way.
-    Raise AnabranchError if the brokers don't answer, or they refuse the request.
+    """The last batch that any of ``slots`` has committed; -1 if none. Doesn't wait for commits that are under way.
+    Raises AnabranchError if the brokers don't answer, or they refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # must live until the answer is there

@@ -135,9 +135,9 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until readers can see all records, which can be some time after the commit: the brokers must first mark
-        the transaction's end in each partition. Return after ``_SETTLING`` seconds at the latest, because transactions
-        of other lanes may be open in the same partitions.
+        """Wait until readers can see all records. This can be some time after the commit, because the brokers must
+        first mark the transaction's end in each partition. Return after ``_SETTLING`` seconds at the latest, because
+        transactions of other lanes may be open in the same partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 

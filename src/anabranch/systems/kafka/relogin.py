@@ -1,4 +1,4 @@
-"""Gives running clients of Kafka a changed user or password, so that they can log in again."""
+"""Gives running Kafka clients a changed user or password, so that they can log in again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Relogin:
     """Keeps the credentials of one client up to date, as long as this object exists.
 
     librdkafka logs in again automatically, for each new connection and when the brokers require it, but with the user
-    and the password that the client got when it was made. If these come from files (``${file:PATH}``), this object
+    and the password that the client got when it was created. If these come from files (``${file:PATH}``), this object
     gives the client the new ones within about a second after a file has changed. So even a client with an open
     transaction survives a password change.
 

@@ -86,7 +86,7 @@ class AtLeastOnceWriter:
         self._options(mine.select(*self._columns()).write.format("kafka")).save()
 
     def stream(self, rows: DataFrame) -> Any:
-        """A writer for real-time mode. No record waits for other records."""
+        """A writer for real-time mode, in which records are sent without waiting for further records."""
         return self._options(rows.select(*self._columns()).writeStream.format("kafka"), at_once=True)
 
     def _columns(self) -> list[Column]:
@@ -94,8 +94,8 @@ class AtLeastOnceWriter:
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
-        """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits for
-        others to fill a request, but records that arrive while a request is being sent share the next one.
+        """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits
+        until a request is full, but records that arrive while a request is being sent share the next request.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

@@ -144,8 +144,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def _soon(self, stream: str) -> TopicDescription:
-        """Wait for the topic of a stream that has just been created, and return it. (The broker that is asked may not
-        know it yet.)"""
+        """Wait for the topic of a stream that has just been created, and return it. (The broker that answers may not
+        know the topic yet.)"""
 
         def late() -> AnabranchError:
             return NotFoundError(

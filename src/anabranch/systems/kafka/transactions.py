@@ -108,8 +108,8 @@ class SlotWriter:
         _holders.put(self._place(slot), holder)
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker; None if a producer other than ``kept`` has written to the slot meanwhile, or may be doing
-        so."""
+        """The slot's marker; None if a producer other than ``kept`` has written to the slot meanwhile, or may be
+        writing now."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -182,7 +182,7 @@ class SlotTransaction:
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
-            AnabranchError: the transaction isn't committed, or it isn't known whether it is. Open the batch again.
+            AnabranchError: the transaction isn't committed, or the outcome is unknown. Open the batch again.
         """
         if self.done:
             self._release()

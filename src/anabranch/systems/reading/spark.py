@@ -114,7 +114,7 @@ def options(reading: Reading) -> dict[str, str]:
 class Reader(DataSourceStreamReader):
     """Plans batches from the ends of a stream. Subclasses define how the ends are found, and how a Spark task reads.
 
-    What Spark calls an offset, and writes to the offset log, is ``{"stream", "id", "positions": {partition: next
+    The offsets that Spark writes to the offset log have the form ``{"stream", "id", "positions": {partition: next
     offset}}``.
 
     Args:
@@ -204,8 +204,8 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """These positions. If lost records may be skipped, a position before the oldest record of its partition is
-        raised to this record."""
+        """The ``positions``. If lost records may be skipped, a position before the oldest record of its partition is
+        raised to this record's offset."""
         if not self._skips_lost:
             return positions
         begins = self.begins()

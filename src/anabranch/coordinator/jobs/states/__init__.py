@@ -37,7 +37,7 @@ def step(snapshot: Snapshot) -> Transition | None:
 
 
 def started(state: DeploymentState) -> Transition:
-    """The transition of a deployment that is started in the state ``state``, which is neither DRAINED nor RESET."""
+    """The transition when a deployment in the state ``state``, neither DRAINED nor RESET, is started."""
     transition = step(Snapshot(state=state, start_wanted=True))
     assert transition is not None
     return transition

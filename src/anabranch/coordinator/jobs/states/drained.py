@@ -1,5 +1,5 @@
 """Drained: everything up to the drain's end offsets has been processed, all windows have been emitted, and all timers
-have fired. The next start makes a new deployment.
+have fired. The next start begins a new deployment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Failed: the deployment keeps a failed lane's error. When the deployment is started again, so are its open lanes."""
+"""Failed: a lane has failed, and the others have ended. The deployment keeps the failed lane's error. When the
+deployment is started again, so are its open lanes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopped: when the deployment is started again, it continues from its positions and state."""
+"""Stopped: all lanes have ended. When the deployment is started again, it continues from its positions and state."""
 
 from __future__ import annotations
 
