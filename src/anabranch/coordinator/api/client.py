@@ -40,6 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
 """The seconds, in addition to ``timeout``, that an operation can take if the coordinator asks systems for it."""
+_PASSING = (401, 429)
+"""The statuses of refusals that can pass: another token is expected now, or there were too many requests."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -52,6 +54,9 @@ class Client(Operations):
     - OutOfTimeError: there is no answer in time.
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
       reason.
+
+    Once a coordinator has accepted a request of this client, a rejected certificate or token raises UnreachableError,
+    because it can be renewed: files with certificates and tokens are read again.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
@@ -86,6 +91,7 @@ class Client(Operations):
         self._http = httpx.Client(
             timeout=timeout, trust_env=False, auth=bearer, headers=_client_name(), verify=trust or secured
         )
+        self._accepted = False
 
     @property
     def url(self) -> str:
@@ -162,8 +168,10 @@ class Client(Operations):
             shown, why = without_passwords(url), without_passwords(str(error))
             raise UsageError(f"{shown!r} can't be asked: {why}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
-            raise _why(without_passwords(url), error) from error
+            why = _why(without_passwords(url), error)
+            raise (_renewable(why) if self._accepted and isinstance(why, UsageError) else why) from error
         if answer.is_success:
+            self._accepted = True
             if not _is_expected(operation, answer):
                 raise _AwayError(_stranger(url, f"the answer to {operation.name} can't be read: {_kind(answer)}"))
             return answer.content, STANDS_BY not in answer.headers
@@ -175,7 +183,8 @@ class Client(Operations):
             raise _AwayError(_stranger(url, f"status {answer.status_code}, {_kind(answer)}"))
         if STANDS_BY in answer.headers:
             raise _AwayError(error_of(answer.status_code, body), stands_by=True)
-        raise error_of(answer.status_code, body)
+        refused = error_of(answer.status_code, body)
+        raise _renewable(refused) if self._accepted and answer.status_code in _PASSING else refused
 
 
 def _is_expected(operation: Operation[..., Any], answer: httpx.Response) -> bool:
@@ -196,6 +205,10 @@ def _stranger(url: str, said: str) -> UnreachableError:
         f"what answers at {without_passwords(url)} isn't a coordinator: {said}",
         "see whether the URL is the coordinator's own; if a proxy is before it, whether the proxy reaches it",
     )
+
+
+def _renewable(refused: AnabranchError) -> _AwayError:
+    return _AwayError(UnreachableError(refused.what, refused.cure))
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:

@@ -81,12 +81,16 @@ def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(url: str) -> Iterator[None]:
+def explained(url: str, opened: bool = False) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
+
+    Args:
+        opened: whether the store has been opened before. If so, its settings were right once, so that errors which
+            can pass are StoreUnavailableErrors.
 
     Raises:
         StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.
-        ConflictError: another process has locked SQLite's file.
+        ConflictError: another process has locked SQLite's file, and the store wasn't ``opened`` before.
         ConfigError: the store can't be opened, read or written.
         AnabranchError: the database failed for any other reason.
     """
@@ -98,7 +102,7 @@ def explained(url: str) -> Iterator[None]:
     except DBAPIError as error:
         address = Address(url)
         explanation = _on_server().explanation if address.kind == "postgresql" else sqlite.explanation
-        raise explanation(error, _where(address)) from error
+        raise explanation(error, _where(address), opened) from error
 
 
 def _on_server() -> ModuleType:

@@ -34,6 +34,10 @@ _DEFAULTS = {
 }
 
 _RETRY = "try again when it answers; nothing was lost but perhaps the last write"
+_RENEW = (
+    "correct this on the server, or renew the value that [coordinator] store refers to, as in ${file:PATH}: it is read "
+    "again for each attempt"
+)
 _SETTING = "set [coordinator] store, as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
 _REFUSED = {
     "authentication failed": "doesn't accept the login",
@@ -82,10 +86,23 @@ def engine(address: Address) -> sa.Engine:
     """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
     a restart of PostgreSQL. If a server refuses a write because it is read-only, all connections are replaced, so the
     store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
-    connection.
+    connection. Once there has been a connection, a refused login raises StoreUnavailableError: the password, for
+    example, may have been changed on the server before the file that contains it.
     """
+    reached = False
 
     def connect() -> psycopg.Connection[Any]:
+        nonlocal reached
+        try:
+            connection = connect_now()
+        except ConfigError as error:
+            if reached:
+                raise StoreUnavailableError(error.what, _RENEW) from None
+            raise
+        reached = True
+        return connection
+
+    def connect_now() -> psycopg.Connection[Any]:
         arguments, given = made.dialect.create_connect_args(address.resolved())
         options = libpq.options(LIMITS, given.pop("options", ""))
         try:
@@ -136,8 +153,12 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
     reached.patience = _MIGRATES_WITHIN
 
 
-def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement on the store at ``where``."""
+def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
+    """The error to raise for a failed statement on the store at ``where``.
+
+    Args:
+        opened: whether the store has been opened before. If so, missing rights were taken away, and are waited for.
+    """
     state = getattr(error.orig, "sqlstate", None) or ""
     message = libpq.first_line(error.orig)
     if state == libpq.READ_ONLY:
@@ -148,8 +169,9 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
     if lost or state.startswith(_AWAY):
         return StoreUnavailableError(f"the connection to the store {where} was lost: {message}", _RETRY)
     if state in ("42501", "3F000"):
-        return ConfigError(
-            f"the store {where} can't be written: {message}",
+        denied = StoreUnavailableError if opened else ConfigError
+        return denied(
+            f"the store {where} can't be read or written: {message}",
             "let this user own the database, or grant it CREATE on the schema and all rights on the tables",
         )
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")

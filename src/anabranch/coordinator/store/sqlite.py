@@ -72,11 +72,16 @@ def refuse_writes(engine: sa.Engine) -> None:
         connection.exec_driver_sql("PRAGMA query_only = ON")
 
 
-def explanation(error: DBAPIError, where: str) -> AnabranchError:
-    """The error to raise for a failed statement on the store at ``where``."""
+def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
+    """The error to raise for a failed statement on the store at ``where``.
+
+    Args:
+        opened: whether the store has been opened before. If so, whatever may pass is waited for.
+    """
     message = str(error.orig)
     if "locked" in message or "busy" in message:
-        return ConflictError(
+        locked = StoreUnavailableError if opened else ConflictError
+        return locked(
             f"the store {where} is locked by another process for more than {BUSY_SECONDS:.0f} s",
             "see who holds it (fuser, lsof), end that, and try again",
         )
@@ -90,5 +95,6 @@ def explanation(error: DBAPIError, where: str) -> AnabranchError:
             f"the disk of the store {where} is full", "make room on that disk: running jobs continue on their own"
         )
     if any(word in message for word in ("unable to open", "readonly", "disk I/O")):
-        return ConfigError(f"the store {where} can't be opened or written: {message}", CURE)
+        denied = StoreUnavailableError if opened else ConfigError
+        return denied(f"the store {where} can't be opened or written: {message}", CURE)
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")

@@ -194,6 +194,17 @@ def test_a_coordinators_refusal_is_no_reason_to_ask_another(status: int) -> None
     assert client.asked == "a"
 
 
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_refusal_that_can_pass_is_waited_for_by_a_client_that_was_accepted(status: int) -> None:
+    refusal = {"error": "not allowed", "cure": "wait", "kind": "AnabranchError"}
+    answers = iter([httpx.Response(200, json={"jobs": []}), httpx.Response(status, json=refusal)])
+    client = Asking(a=lambda _: next(answers, httpx.Response(status, json=refusal)))
+    assert client.jobs() == []
+    with pytest.raises(UnreachableError, match="not allowed") as caught:
+        client.jobs()
+    assert caught.value.cure == "wait"
+
+
 def test_a_coordinator_of_a_newer_version_is_no_stranger() -> None:
     client = Asking(a=lambda _: httpx.Response(200, json={"version": 9}))
     with pytest.raises(UnsupportedFormatError, match="format version 9"):

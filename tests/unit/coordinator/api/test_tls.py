@@ -29,9 +29,9 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @contextmanager
-def serving(trust: ssl.SSLContext) -> Iterator[listening.Server]:
+def serving(trust: ssl.SSLContext, port: int = 0) -> Iterator[listening.Server]:
     routes = server_api.app(Coordinator(Store("sqlite://")), token="secret")
-    server = listening.Server(routes, listening.listen(), trust)
+    server = listening.Server(routes, listening.listen(port=port), trust)
     try:
         yield server
     finally:
@@ -105,6 +105,23 @@ def test_a_coordinator_shows_its_renewed_certificate(authority: Authority) -> No
             asked(server.url, ca=authority.pem)
         authority.signed("coordinator")
         asked(server.url, ca=authority.pem)
+
+
+def test_a_certificate_that_expires_while_a_client_runs_is_waited_for(authority: Authority) -> None:
+    own = tls.of_server(*authority.signed("coordinator"), client_ca=authority.pem)
+    trust = tls.of_client(authority.pem, *authority.signed("container"))
+    with serving(own) as server:
+        url, port = server.url, server.port
+        client = Client(url, token="secret", trust=trust)
+        assert client.jobs() == []
+    with client:
+        for name in ("container", "coordinator"):
+            authority.signed(name, days=-1)
+            with serving(own, port):  # a new server, so there is another handshake
+                with pytest.raises(UnreachableError, match="certificate|broke off"):
+                    client.jobs()
+                authority.signed(name)
+                assert client.jobs() == []
 
 
 def test_an_authority_that_replaces_another_is_the_only_one_that_counts(authority: Authority, tmp_path: Path) -> None:

@@ -344,9 +344,21 @@ def test_a_user_without_rights_is_told_which(postgres_server: Server, url: str) 
     with postgres_server.admin(url.rpartition("/")[2]) as admin:
         admin.execute("revoke create on schema public from public")
         admin.execute(f"alter database {url.rpartition('/')[2]} owner to postgres")
-    with pytest.raises(ConfigError, match=r"can't be written: permission denied") as caught:
+    with pytest.raises(ConfigError, match=r"can't be read or written: permission denied") as caught:
         Store(url)
     assert "grant" in caught.value.cure
+
+
+def test_a_right_that_is_taken_away_from_a_running_coordinator_is_waited_for(
+    postgres_server: Server, url: str
+) -> None:
+    store = filled(Store(url))
+    with postgres_server.admin(url.rpartition("/")[2]) as admin:
+        admin.execute(f"alter table events owner to postgres")
+        with pytest.raises(StoreUnavailableError, match=r"can't be read or written: permission denied"):
+            store.events("delays", 9)
+        admin.execute(f"alter table events owner to {postgres.USER}")
+    assert store.events("delays", 9)
 
 
 def test_references_are_resolved_for_each_connection_and_never_shown(
@@ -368,8 +380,13 @@ def test_references_are_resolved_for_each_connection_and_never_shown(
     postgres_server.stop()
     postgres_server.start()
     monkeypatch.setenv("STORE_PASSWORD", "rotated away")
-    with pytest.raises(ConfigError, match="doesn't accept the login"):
+    with pytest.raises(StoreUnavailableError, match="doesn't accept the login"):  # so a running job waits
         store.jobs()
+    monkeypatch.delenv("STORE_PASSWORD")
+    with pytest.raises(StoreUnavailableError, match="STORE_PASSWORD'"):
+        store.jobs()
+    monkeypatch.setenv("STORE_PASSWORD", PASSWORD)
+    assert store.jobs() == ["delays"]
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     assert Store(url.replace(PASSWORD, f"${{file:{tmp_path}/password}}")).jobs() == ["delays"]
     assert address.shown(f"{url}?sslpassword=hush&password=hush").endswith("/" + url.rpartition("/")[2])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.coordinator.store import Store, address, sqlite
-from anabranch.errors import ConfigError, ConflictError, NotFoundError, UnsupportedFormatError
+from anabranch.errors import ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 from tests.unit.coordinator.helpers import FIRST, SECOND
 from tests.unit.coordinator.store.helpers import filled
 
@@ -119,7 +119,7 @@ def test_a_locked_store_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> No
     store = filled(Store(url))
     holder = sqlite3.connect(address.path_of(url) or "", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    with pytest.raises(ConflictError, match=r"coordinator\.db is locked"):
+    with pytest.raises(StoreUnavailableError, match=r"coordinator\.db is locked"):
         store.put_lanes([store.lanes("delays")[SECOND]], [])
     assert list(store.lanes("delays")) == [FIRST, SECOND]  # reading goes on
     holder.close()
