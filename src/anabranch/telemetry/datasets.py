@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from anabranch.config import OutputSettings, Settings
 from anabranch.config.secrets import hidden, put_back, resolved
@@ -70,12 +70,26 @@ def _table(output: str, settings: OutputSettings) -> tuple[str, str]:
         return _file(str(options["path"]))
     table = str(options.get("table", output))
     if settings.to == "postgresql":
-        url = _public(f"outputs.{output}.url", str(options["url"]))
         schema = table if "." in table else f"public.{table}"
-        return f"postgres://{url.hostname}:{url.port or _PORT}", f"{url.path.strip('/')}.{schema}"
+        server, database = _postgresql(f"outputs.{output}.url", str(options["url"]))
+        return server, f"{database}.{schema}"
     if "uri" in (catalog := dict(options.get("catalog", {}))):
         return _public(f"outputs.{output}.catalog.uri", str(catalog["uri"])).geturl(), table
     return settings.to, table
+
+
+def _postgresql(setting: str, uri: str) -> tuple[str, str]:
+    """The server and the database of a libpq URL; of several servers, the first."""
+    text, references = hidden(uri)
+    given = parse_qs(urlsplit(text).query)
+
+    def parameter(name: str) -> str:
+        return resolved(setting, put_back(",".join(given.get(name, ())), references)).partition(",")[0]
+
+    url = _public(setting, uri)
+    server = urlsplit("//" + url.netloc.partition(",")[0])
+    host = server.hostname or parameter("host") or "localhost"
+    return f"postgres://{host}:{server.port or parameter('port') or _PORT}", url.path.strip("/")
 
 
 def _file(path: str) -> tuple[str, str]:

@@ -209,6 +209,14 @@ KAFKA = {"systems": {"default": "kafka", "kafka": {"bootstrap_servers": "one:909
             [("postgres://db:5432", "shop.public.late")],
         ),
         (
+            {"outputs": {"late": {"to": "postgresql", "url": "postgresql://me:secret@a:6543,b:5432/shop"}}},
+            [("postgres://a:6543", "shop.public.late")],
+        ),
+        (
+            {"outputs": {"late": {"to": "postgresql", "url": "postgresql:///shop?host=a,b&port=1,2&password=secret"}}},
+            [("postgres://a:1", "shop.public.late")],
+        ),
+        (
             {
                 "outputs": {
                     "late": {"to": "iceberg", "table": "shop.late", "catalog": {"uri": "http://me:secret@c/?a=b"}}
