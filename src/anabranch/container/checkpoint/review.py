@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from anabranch import own_files
 from anabranch.config.storage import local_folder
@@ -19,6 +19,7 @@ from anabranch.container.checkpoint.soundness import Checkpoint, Resumption
 from anabranch.errors import AnabranchError, NotFoundError
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
+from anabranch.tables import marks
 
 __all__ = ["Finding", "LaneFiles", "in_use", "local_files", "of_lane", "of_streams", "settled"]
 
@@ -30,6 +31,8 @@ _DOCUMENTS = {
 _METADATA = "metadata"
 _LOOKS = 10
 """How often a folder is looked at that changes meanwhile."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -251,12 +254,13 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
-    """A finding for each partition of an output stream that ends before the end stored in the lane's folder, and for
-    each output stream whose end offsets can't be looked up."""
+    """The findings about output streams and tables that contain less than the lane's folder says, and about those
+    that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:
         return  # the file is written again, and nothing depends on it
+    yield from _output_tables(found.lane, noted.get("tables", {}), systems)
     for stream, partitions in noted.get("streams", {}).items():
         if stream not in found.lane.outputs or systems.is_table(stream):
             continue
@@ -276,8 +280,21 @@ def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
                 yield Finding(f"lane {found.lane.id}", f"{system}/{stream}/{number}", problem, lost)
 
 
-def _asked(ask: Callable[[], dict[int, int]]) -> dict[int, int] | Finding:
+def _output_tables(lane: Lane, noted: Mapping[str, int], systems: Systems) -> Iterator[Finding]:
+    for output, before in noted.items():
+        if before < lane.first_batch or output not in lane.outputs or not systems.is_table(output):
+            continue  # a predecessor's batch, from whose folder this one was copied; or no longer an output
+        now = _asked(lambda output=output: systems.table(output).last(lane.job, lane.id), "table")  # type: ignore[misc]
+        if isinstance(now, Finding):
+            yield now
+        elif now < before:
+            error = marks.set_back(f"the table {output!r}", lane.job, lane.id, now, before)
+            lost = f"the rows of batches {now + 1} to {before}, which the lane won't write again"
+            yield Finding(f"lane {lane.id}", "", error.what, lost)
+
+
+def _asked(ask: Callable[[], T], part: str = "stream") -> T | Finding:
     try:
         return ask()
     except AnabranchError as error:
-        return Finding("stream", "", error.what)
+        return Finding(part, "", error.what)

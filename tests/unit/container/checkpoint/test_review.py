@@ -6,12 +6,14 @@ import errno
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from anabranch.config import Settings
+from anabranch.config import OutputSettings, Settings
 from anabranch.container.checkpoint import review
-from anabranch.container.checkpoint.review import LaneFiles
+from anabranch.container.checkpoint.review import Finding, LaneFiles
 from anabranch.container.checkpoint.soundness import Checkpoint
+from anabranch.errors import AnabranchError
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import FIRST, lane
 
@@ -87,3 +89,37 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
     monkeypatch.setattr(os, "scandir", listed)
     with pytest.raises(OSError, match="/commits'"):
         review.local_files(f"file://{tmp_path}", its)
+
+
+class Sums:
+    """A table that contains the lane's batches up to ``batch``."""
+
+    batch = 4
+
+    def last(self, *_: object) -> int:
+        if self.batch < 0:
+            raise AnabranchError("the table 'sums' can't be reached")
+        return self.batch
+
+
+def test_a_table_that_has_lost_batches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Sums()
+    monkeypatch.setattr(Systems, "table", lambda *_: sums)
+    systems = Systems(Settings(outputs={"sums": OutputSettings(to="parquet", options={"path": "/sums"})}), "delays")
+
+    def found(first_batch: int = 0) -> list[Finding]:
+        its = msgspec.structs.replace(lane(FIRST, first_batch=first_batch), outputs={"sums": 1}, systems={})
+        files = {"outputs.json": b'{"streams":{},"tables":{"sums":4,"of-another-version":9}}'}
+        there = Checkpoint({"outputs.json": 1}, files.__getitem__)
+        return review.of_lane(LaneFiles(its, FOLDER, there), systems, lambda _: -1)[0]
+
+    assert found() == []
+    sums.batch = 2
+    (lost,) = found()
+    assert "the table 'sums' contains batches of lane" in lost.problem
+    assert "up to 2, but it used to contain them up to 4" in lost.problem
+    assert lost.lost == "the rows of batches 3 to 4, which the lane won't write again"
+    assert found(first_batch=5) == []  # they were a predecessor's
+    sums.batch = -1
+    (away,) = found()
+    assert away.problem == "the table 'sums' can't be reached"
