@@ -168,12 +168,12 @@ class Client(Operations):
             shown, why = without_passwords(url), without_passwords(str(error))
             raise UsageError(f"{shown!r} can't be asked: {why}", "give http://HOST:PORT") from error
         except httpx.HTTPError as error:
-            why = _why(without_passwords(url), error)
-            raise (_renewable(why) if self._accepted and isinstance(why, UsageError) else why) from error
+            away = _why(without_passwords(url), error)
+            raise (_renewable(away) if self._accepted and isinstance(away, UsageError) else away) from error
         if answer.is_success:
-            self._accepted = True
             if not _is_expected(operation, answer):
                 raise _AwayError(_stranger(url, f"the answer to {operation.name} can't be read: {_kind(answer)}"))
+            self._accepted = True
             return answer.content, STANDS_BY not in answer.headers
         try:
             body = msgspec.json.decode(answer.content)
