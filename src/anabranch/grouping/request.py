@@ -29,7 +29,10 @@ class Input:
 
     def __post_init__(self) -> None:
         if self.partitions < 1:
-            raise GraphError(f"stream {self} has no partitions", "create the stream first: anabranch stream create")
+            raise GraphError(
+                f"stream {self} has no partitions",
+                f"create the stream first: anabranch stream create {self.stream} --partitions 4",
+            )
 
     def __str__(self) -> str:
         return f"{self.system}/{self.stream}"

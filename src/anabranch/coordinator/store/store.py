@@ -251,8 +251,8 @@ class Store:
         noted: Sequence[Event] = (),
         gone: str = "",
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that replaces ``start.model.replaces``. The replaced one gets
-        the state ``former``. Stores ``changed`` lanes. With ``gone`` (a reason), all processes lose their seats."""
+        """Like :meth:`create_deployment`, for a deployment that replaces ``start.model.replaces``, whose state becomes
+        ``former``. Stores ``changed`` lanes. With ``gone`` (a reason), all processes lose their seats."""
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)

@@ -111,7 +111,8 @@ class Topics:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise NotFoundError(
                 f"there is no stream {stream} on the Kafka cluster {self.cluster.shown}{hint}",
-                f"see all with `anabranch stream list`, or create it: `anabranch stream create {stream}`",
+                "see all with `anabranch stream list`, or create it: "
+                f"`anabranch stream create {stream} --partitions 4`",
             )
         return found
 

@@ -118,7 +118,7 @@ def test_a_certificate_that_expires_while_a_client_runs_is_waited_for(authority:
         for name in ("container", "coordinator"):
             authority.signed(name, days=-1)
             with serving(own, port):  # a new server, so there is another handshake
-                with pytest.raises(UnreachableError, match="certificate|broke off"):
+                with pytest.raises(UnreachableError, match=r"certificate|broke off"):
                     client.jobs()
                 authority.signed(name)
                 assert client.jobs() == []

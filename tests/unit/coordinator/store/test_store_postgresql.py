@@ -349,12 +349,10 @@ def test_a_user_without_rights_is_told_which(postgres_server: Server, url: str) 
     assert "grant" in caught.value.cure
 
 
-def test_a_right_that_is_taken_away_from_a_running_coordinator_is_waited_for(
-    postgres_server: Server, url: str
-) -> None:
+def test_a_right_that_is_taken_away_from_a_running_coordinator_is_waited_for(postgres_server: Server, url: str) -> None:
     store = filled(Store(url))
     with postgres_server.admin(url.rpartition("/")[2]) as admin:
-        admin.execute(f"alter table events owner to postgres")
+        admin.execute("alter table events owner to postgres")
         with pytest.raises(StoreUnavailableError, match=r"can't be read or written: permission denied"):
             store.events("delays", 9)
         admin.execute(f"alter table events owner to {postgres.USER}")
