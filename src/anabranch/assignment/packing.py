@@ -1,5 +1,5 @@
-"""Assigns groups of tasks to seats, dividing groups into few pieces: the groups are put in a line, which is cut
-wherever a seat is full.
+"""Assigns groups of tasks to seats, and keeps the number of pieces into which groups are split small: the groups are
+lined up, and the line is cut wherever a seat is full.
 """
 
 from __future__ import annotations

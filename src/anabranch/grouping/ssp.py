@@ -31,7 +31,7 @@ def check_order(stage: str, previous: Sequence[str], inputs: Sequence[str]) -> N
     because tasks are numbered in the order of the inputs.
 
     Args:
-        previous: the inputs in the previous generation. Those that are no longer read don't count.
+        previous: the inputs in the previous generation. Those that are no longer read are ignored.
         inputs: the inputs in the next generation.
 
     Raises:

@@ -66,8 +66,8 @@ def note_used(copy: Folder) -> None:
 
 
 def bare(folder: Folder, target: str) -> Folder:
-    """Copy a folder, but only the schemas of its state. Unlike :func:`clone`, this also copies the event time with
-    which the lane ended."""
+    """Copy a folder without its state: only the schemas of the state are copied. Unlike :func:`clone`, this also copies
+    the event time with which the lane ended."""
     names = [name for name in (*ORDER, PROGRESS) if name != _STATE]
     with _copied(folder, target, [*names, *_schemas(folder)]) as copy:
         return copy

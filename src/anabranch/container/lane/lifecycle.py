@@ -1,10 +1,11 @@
 """The transitions of a lane's life in a container. Pure: no Spark, no clock, no threads.
 
-Everything that happens is an event, for which :func:`step` returns the next state and the actions to perform. Orders
-come from the coordinator or the container; results come from the lane's own thread. This thread gets actions only in
-response to a result. It performs these actions until one of them fails; the result of the last performed action is the
-next event. This continues until the attempt ends. The only action in response to an order is to begin an attempt, which
-the supervisor does.
+Everything that happens to a lane is an event: either an order, from the coordinator or the container, or a result, from
+the lane's own thread. For each event, :func:`step` returns the next state and the actions to perform.
+
+The lane's thread performs the actions that follow from a result, one after another, until all are done or one fails.
+The result of the last action performed is the next event, and so on until the attempt ends. An order can lead to only
+one action, which the supervisor performs: to begin an attempt.
 """
 
 from __future__ import annotations

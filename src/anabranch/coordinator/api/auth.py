@@ -79,9 +79,9 @@ class Access:
       request. (The health check and the dashboard's files contain no data, and need no token.)
 
     Args:
-        names: the coordinator's own names.
+        names: the names by which requests may address the coordinator.
         operations: all operations of the coordinator. The role ``read`` allows only those that aren't private.
-        trail: where requests are recorded; None if they aren't recorded.
+        trail: where requests are recorded; None to record nothing.
     """
 
     def __init__(

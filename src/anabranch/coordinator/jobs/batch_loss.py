@@ -58,7 +58,7 @@ def lost(report: LaneReport) -> float:
 
 def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
     """The expected loss from a lane's running batch if a change is made at ``now``, in seconds since 1970. A ``hasty``
-    change breaks off the batch in any case, however little of it is left.
+    change always breaks off the batch, however little of it is left.
     """
     spent, whole = present_batch(report)
     is_late = spent > whole

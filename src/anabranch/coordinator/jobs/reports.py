@@ -67,8 +67,8 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
     The state of a lane that has ended depends on whether the lane was closing or has drained:
 
     - If neither, it gets the state PLANNED. If it runs again, it continues from its final positions.
-    - Otherwise, it gets the state CLOSED. But if it left work unfinished (see
-      :class:`anabranch.protocol.lane_report.AttemptReport`), it gets the state CLOSING, and must run again.
+    - Otherwise, it gets the state CLOSED or, if it left work unfinished (see
+      :class:`anabranch.protocol.lane_report.AttemptReport`), the state CLOSING; a CLOSING lane must run again.
 
     Raises:
         UsageError: the key of a position isn't an SSP.

@@ -66,8 +66,8 @@ class Former:
                         self._within[wider].append(part)
 
     def begin(self, ssp: SSP, factor: int, start: int) -> Position:
-        """The position at which a lane begins to read an SSP, in a job model with the factor ``factor``. If the former
-        owners of the SSP's keys stopped at different offsets, the position has an offset for each part of the keys.
+        """The position at which a lane begins to read an SSP, in a job model with the factor ``factor``. If different
+        parts of the SSP's keys begin at different offsets, the position has an offset for each part.
 
         Args:
             start: the offset at which to begin for keys without a former owner.

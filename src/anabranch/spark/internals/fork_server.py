@@ -122,8 +122,8 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     """Take over the client's standard streams, working folder and environment, and return the client's arguments for
     Python.
 
-    Returns None, and takes over nothing, if the client's variables that match :data:`_AT_START` differ from this
-    process's, because it is too late to change them in this process.
+    Returns None, and takes over nothing, if the client's environment variables that match :data:`_AT_START` differ from
+    this process's, because it is too late for a change to take effect in this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

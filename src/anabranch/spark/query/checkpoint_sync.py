@@ -2,7 +2,7 @@
 the checkpoint's files.
 
 Without these syncs, a power cut could leave the offset log's last entries empty, although outputs already contain
-records of their batches.
+records of the batches that these entries describe.
 """
 
 from __future__ import annotations

@@ -88,8 +88,9 @@ class LaneOutputs:
 
     def rejecting(self, policy: str) -> Rejecting | None:
         """The receiver of rejected rows if a setting such as ``[job] on_error`` has the value ``policy``. None for
-        "fail", because the rows then fail the lane. For each value, the receiver is always the same object, so that an
-        operator writes all its dead letters of a Spark task at once."""
+        "fail", because a rejected row then fails the lane. Calls with the same value return the same object: an
+        operator handles all faults with the same receiver in one step, because a receiver can write only once in a
+        Spark task."""
         return None if policy == _FAIL else self._rejecting[policy != _DROP]
 
     @cached_property

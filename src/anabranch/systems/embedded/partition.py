@@ -153,7 +153,7 @@ def _beyond(folder: str, tail: Tail) -> Tail:
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
     """The tail after the entry with the number ``sequence``. The entry is made durable first, because its writer may
-    have died before doing this. None if the entry has been deleted."""
+    have died before doing so. None if the entry has been deleted."""
     disk.sync_folder(folder)
     entry = read(folder, sequence)
     begins = start.read(start.of_manifest(folder))
