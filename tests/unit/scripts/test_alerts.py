@@ -49,6 +49,22 @@ def selectors(query: str) -> Iterator[tuple[str, set[str]]]:
     yield from walked(promql_parser.parse(query))
 
 
+CASES = [
+    (case["alertname"], alert)
+    for test in yaml.safe_load((DEPLOY / "prometheus" / "tests.yaml").read_text())["tests"]
+    for case in test.get("alert_rule_test", ())
+    for alert in case["exp_alerts"]
+]
+
+
+@pytest.mark.parametrize(("name", "alert"), CASES)
+def test_the_cases_for_promtool_expect_the_texts_of_the_rules(name: str, alert: dict[str, Any]) -> None:
+    (rule,) = (rule for rule in RULES if rule["alert"] == name)
+    labels: dict[str, str] = alert["exp_labels"]
+    summary = re.sub(r"{{ *\$labels\.(\w+) *}}", lambda found: labels[found[1]], rule["annotations"]["summary"])
+    assert "{{" in summary or alert["exp_annotations"]["summary"] == summary
+
+
 @pytest.mark.parametrize("query", [each["expr"] for each in RULES] + QUERIES)
 def test_a_query_asks_for_what_there_is(query: str) -> None:
     found = list(selectors(query))
