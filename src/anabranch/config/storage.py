@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote
 
 from anabranch.config.section import Section
 
@@ -21,11 +20,11 @@ class StorageSettings(Section):
 def local_folder(uri: str) -> Path | None:
     """The local path for a path or a URI, such as a storage root; None for a URI with a scheme other than ``file``.
 
-    In a path without a scheme, ``#``, ``?`` and ``%`` have no special meaning, as in Spark.
+    In both, ``#``, ``?`` and ``%`` have no special meaning: like Hadoop's ``Path``, this doesn't decode ``%20``.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:
         return Path(uri)
     if scheme != "file":
         return None
-    return Path(unquote(f"/{rest[2:].partition('/')[2]}" if rest.startswith("//") else rest))
+    return Path(f"/{rest[2:].partition('/')[2]}" if rest.startswith("//") else rest)

@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from anabranch.config.storage import local_folder
 from anabranch.container import surroundings
 from anabranch.container.checkpoint import copying, damage, edits
 from anabranch.container.checkpoint.edits import NewStream
@@ -117,7 +117,8 @@ class LaneFolders:
         if failed.awaits != surroundings.DISK.name:
             return failed
         folders = (str(folder.path) for system in self.systems.all for folder in system.folders())
-        places = (urlsplit(self.root).path, *folders, tempfile.gettempdir())
+        root = local_folder(self.root)
+        places = (*([] if root is None else [str(root)]), *folders, tempfile.gettempdir())
         full = surroundings.full_disks(places)
         if not full and failed.unless_full is not None:
             return failed.unless_full

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -152,3 +153,22 @@ def test_but_a_disk_that_is_full_is(attributed: Any, error: Exception) -> None:
 def test_a_disk_that_is_full_elsewhere_is_waited_for_without_looking(attributed: Any) -> None:
     """Perhaps it is the disk of another machine."""
     assert attributed(RuntimeError(f"x\nCaused by: java.io.IOException: {FULL}\n")).remedy is Remedy.WAIT
+
+
+@pytest.mark.parametrize(
+    ("root", "looked_at"),
+    [("/data/a#b", ["/data/a#b"]), ("file:///data/a%20b?c", ["/data/a%20b?c"]), ("hdfs://names/lanes", [])],
+)
+def test_the_disk_of_a_local_storage_root_is_looked_at(
+    root: str, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[str] = []
+
+    def full_disks(given: Iterable[str]) -> list[str]:
+        places.extend(given)
+        return []
+
+    monkeypatch.setattr(surroundings, "full_disks", full_disks)
+    lane_folders = LaneFolders(cast(Any, None), root, Path(), cast(Any, SimpleNamespace(all=())))
+    lane_folders.explained(Failure(FULL, awaits=surroundings.DISK.name))
+    assert places == [*looked_at, tempfile.gettempdir()]
