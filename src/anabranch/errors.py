@@ -130,8 +130,9 @@ class StateError(AnabranchError):
 
 
 class DamagedError(StateError):
-    """A file that a lane needs is missing or unreadable; ``anabranch check JOB`` lists everything that is wrong. Also
-    raised if a file of a backup is missing or has changed, or if a fetched jar doesn't have the expected checksum."""
+    """A file that a lane needs, or that a backup must contain, is missing or damaged; ``anabranch check JOB`` lists
+    everything that is wrong. Also raised if a file of a backup is missing or has changed, or if a fetched jar doesn't
+    have the expected checksum."""
 
 
 class OperatorError(AnabranchError):

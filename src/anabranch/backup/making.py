@@ -26,11 +26,12 @@ from typing import Any
 import msgspec
 
 from anabranch import crash_points, logs, own_files
-from anabranch.backup import cut, manifest, rows
+from anabranch.backup import cut, manifest, rows, stream_files
 from anabranch.backup.cut import Batch, LaneCopy, MovedOnError, PartitionCopy, Place
 from anabranch.backup.manifest import LaneFolder, Manifest, StreamFiles
-from anabranch.backup.mirror import Mirror, copy_all
+from anabranch.backup.mirror import Mirror
 from anabranch.backup.moment import Moment
+from anabranch.backup.stream_files import Streams
 from anabranch.config import Settings
 from anabranch.container.checkpoint import copying, damage, soundness
 from anabranch.container.checkpoint.filesystem import Tree
@@ -38,10 +39,10 @@ from anabranch.container.checkpoint.folder import PROGRESS, Folder
 from anabranch.container.checkpoint.soundness import Resumption
 from anabranch.coordinator.store import Store
 from anabranch.deadlines import wait_until
-from anabranch.errors import ConflictError, LogError, StateError
+from anabranch.errors import ConflictError, StateError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane, LaneState
-from anabranch.systems.archive import Archive, StreamCut
+from anabranch.systems.archive import StreamCut
 from anabranch.systems.systems import Systems
 
 __all__ = ["Source", "make"]
@@ -52,9 +53,6 @@ _LOOK = 0.5
 _NAMES = (*copying.ORDER, PROGRESS)
 
 log = logs.get_logger()
-
-_Streams = Mapping[str, tuple[str, Archive]]
-"""The streams that become part of the backup, each with the name and the archive of its system."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ def make(source: Source, uri: str) -> Manifest:
         NotFoundError: there is no such job.
         ConflictError: the folder contains a complete backup or other files; the job was reset; something that prevents
             a backup, such as a change, took too long; or the job progressed too far during each attempt.
-        StateError: a lane's folder is gone or damaged.
+        StateError: a lane's folder, or a file of a stream, is gone or damaged.
     """
     tree = Tree(source.spark, uri)
     if tree.local is not None:
@@ -148,8 +146,8 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copy everything, and return the manifest without writing it. Raises MovedOnError if the job progressed too
-    far."""
+    """Copy everything, and return the manifest without writing it. Raises MovedOnError if the job progressed too far,
+    and the StateErrors of :func:`make`."""
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -162,11 +160,11 @@ def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
     for each in _downstream_first(copies):
         each.mirror.refresh()
     new = [lane for lane in moment.taking_part if not lane.folder_epoch]
-    ends, batches = _decided(copies, new, streams, cuts)
+    ends, batches = _decided(source.job, copies, new, streams, cuts)
     for each in copies:
         if each.is_open:
             _take_back(each, batches[each.lane.id], ends, runs=moment.state is DeploymentState.RUNNING)
-    _copy_streams(tree, streams, ends)
+    stream_files.copy(source.job, tree, streams, ends)
     if not moment.is_followed_by(Moment(source.job, source.store.export_job(source.job))):
         raise MovedOnError("lanes were started or closed")
     rows.keep(moment.rows, source.job, source.now(), tree)
@@ -185,7 +183,7 @@ def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
     )
 
 
-def _streams(source: Source, moment: Moment) -> tuple[_Streams, tuple[str, ...]]:
+def _streams(source: Source, moment: Moment) -> tuple[Streams, tuple[str, ...]]:
     """The job's streams that become part of the backup, and the names of its other inputs and outputs."""
     systems = Systems(source.settings, source.job)
     homes: dict[str, str] = {}
@@ -232,19 +230,16 @@ def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
 
 
 def _decided(
-    copies: Sequence[_Copied], new: Sequence[Lane], streams: _Streams, cuts: Mapping[str, StreamCut]
+    job: str, copies: Sequence[_Copied], new: Sequence[Lane], streams: Streams, cuts: Mapping[str, StreamCut]
 ) -> tuple[dict[str, StreamCut], dict[str, Batch]]:
     """Where the backup ends in each stream, and the batch from which each open lane continues. ``new`` lanes have no
-    folder yet. Raises MovedOnError if the copies don't fit together.
+    folder yet.
+
+    Raises:
+        MovedOnError: the copies don't fit together.
+        DamagedError: a file of a stream is damaged or missing.
     """
-    partitions: dict[Place, PartitionCopy] = {}
-    for stream, (_, archive) in streams.items():
-        try:
-            batches, later = archive.batches(stream, cuts[stream]), archive.later(stream, cuts[stream])
-        except LogError as error:
-            raise MovedOnError(f"stream {stream}: {error}") from error
-        for number, end in enumerate(cuts[stream].ends):
-            partitions[stream, number] = PartitionCopy(end, batches[number], later[number])
+    partitions = stream_files.partitions(job, streams, cuts)
     lanes = [_lane_copy(each, partitions) for each in copies if each.is_open]
     lanes += [LaneCopy(lane.id, -1, -1, _written(lane, partitions), lambda _: {}) for lane in new]
     taken, found = cut.settled(partitions, lanes)
@@ -323,14 +318,3 @@ def _take_back(copied: _Copied, batch: Batch, cuts: Mapping[str, StreamCut], *, 
         raise damage.damaged(copied.lane, folder.uri, faults)
     if faults:
         raise MovedOnError(f"in the copy of lane {copied.lane.id}, {faults[0].name} {faults[0].problem}")
-
-
-def _copy_streams(tree: Tree, streams: _Streams, cuts: Mapping[str, StreamCut]) -> None:
-    for stream, (system, archive) in streams.items():
-        place = tree.other(f"{tree.path.toString()}/{manifest.place_of(system)}")
-        try:
-            copy_all(tree.other(f"file://{archive.folder}"), place, [*archive.files(stream, cuts[stream])])
-        except (LogError, FileNotFoundError) as error:
-            raise MovedOnError(f"stream {stream}: {error}") from error
-        for name, text in archive.descriptions(stream, cuts[stream]).items():
-            place.write(name, text)

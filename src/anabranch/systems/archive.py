@@ -10,7 +10,12 @@ from typing import Protocol
 
 from anabranch.model.document import Document
 
-__all__ = ["Archive", "Publication", "StreamCut"]
+__all__ = ["Archive", "ArchivedFile", "DeletedError", "Publication", "StreamCut"]
+
+
+class DeletedError(Exception):
+    """Records in a cut were deleted after the cut was made, as the stream's retention allows. The text is the path of
+    one of their files."""
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
@@ -50,6 +55,23 @@ class Publication:
     batch: int = -1
 
 
+@dataclass(frozen=True)
+class ArchivedFile:
+    """A file of a stream.
+
+    Attributes:
+        name: the file's path, relative to :attr:`Archive.folder`.
+        size: the number of bytes that were written to the file; None if the stream doesn't say.
+        partition: the number of the partition to which the file belongs.
+        entry: the number of the entry to which the file belongs.
+    """
+
+    name: str
+    size: int | None
+    partition: int
+    entry: int
+
+
 class Archive(Protocol):
     """The files of a system's streams. Entries and their files don't change until they are deleted, so they can be
     copied while other processes write."""
@@ -62,15 +84,25 @@ class Archive(Protocol):
         ...
 
     def batches(self, stream: str, cut: StreamCut) -> Sequence[Mapping[str, int]]:
-        """For each partition, the last batch of each lane in the cut, by lane id."""
+        """For each partition, the last batch of each lane in the cut, by lane id.
+
+        Raises:
+            DeletedError: entries of the cut were deleted since.
+            LogError: an entry is damaged or missing.
+        """
         ...
 
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
-        """For each partition, the entries after the last one in the cut, in order."""
+        """For each partition, the entries after the last one in the cut, in order. Raises LogError if an entry is
+        damaged."""
         ...
 
-    def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
-        """The names of a cut's files, except for those that :meth:`descriptions` returns."""
+    def files(self, stream: str, cut: StreamCut) -> Iterator[ArchivedFile]:
+        """A cut's files, except for those that :meth:`descriptions` returns. Raises what :meth:`batches` raises."""
+        ...
+
+    def is_deleted(self, stream: str, file: ArchivedFile) -> bool:
+        """Whether the stream now begins after a file's records. The file may then be gone, or may not be complete."""
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.errors import ConflictError, LogError
-from anabranch.systems.archive import Publication, StreamCut
+from anabranch.systems.archive import ArchivedFile, DeletedError, Publication, StreamCut
 from anabranch.systems.embedded import disk, layout, partition, start
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
@@ -46,12 +46,16 @@ class EmbeddedArchive:
     def later(self, stream: str, cut: StreamCut) -> Sequence[Sequence[Publication]]:
         return [[*self._after(stream, number, last)] for number, last in enumerate(cut.last)]
 
-    def files(self, stream: str, cut: StreamCut) -> Iterator[str]:
+    def files(self, stream: str, cut: StreamCut) -> Iterator[ArchivedFile]:
         for number, last in enumerate(cut.last):
+            manifest, segments = layout.manifest_folder("", stream, number), layout.segments_folder("", stream, number)
             for sequence in range(_begins(cut, number).sequence, last + 1):
-                yield partition.path_of(layout.manifest_folder("", stream, number), sequence).lstrip("/")
+                yield ArchivedFile(partition.path_of(manifest, sequence).lstrip("/"), None, number, sequence)
                 for segment in self._entry(stream, number, sequence).segments:
-                    yield f"{layout.segments_folder('', stream, number)}/{segment.file}".lstrip("/")
+                    yield ArchivedFile(f"{segments}/{segment.file}".lstrip("/"), segment.bytes, number, sequence)
+
+    def is_deleted(self, stream: str, file: ArchivedFile) -> bool:
+        return self._begins_after(stream, file.partition, file.entry)
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
         retention = self._log.describe(stream).retention
@@ -88,11 +92,19 @@ class EmbeddedArchive:
         disk.sync_folder(str(self.folder))
 
     def _entry(self, stream: str, number: int, sequence: int) -> Entry:
-        entry = self._log.entry(stream, number, sequence)
-        if entry is None:
-            folder = layout.manifest_folder(str(self.folder), stream, number)
-            raise LogError(f"{partition.path_of(folder, sequence)} is missing", "restore the file from a backup")
+        path = partition.path_of(layout.manifest_folder(str(self.folder), stream, number), sequence)
+        try:
+            entry = self._log.entry(stream, number, sequence)
+            if entry is None:
+                raise LogError(f"{path} is missing", "restore the file from a backup")
+        except LogError as error:
+            if self._begins_after(stream, number, sequence):
+                raise DeletedError(path) from error
+            raise
         return entry
+
+    def _begins_after(self, stream: str, number: int, sequence: int) -> bool:
+        return self._log.starts(stream, [number])[number].sequence > sequence
 
     def _after(self, stream: str, number: int, last: int) -> Iterator[Publication]:
         while (entry := self._log.entry(stream, number, last + 1)) is not None:

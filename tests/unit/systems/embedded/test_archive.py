@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.errors import ConflictError, LogError
-from anabranch.systems.archive import Publication, StreamCut
+from anabranch.errors import ConflictError
+from anabranch.systems.archive import DeletedError, Publication, StreamCut
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, fence
 from anabranch.systems.embedded.archive import EmbeddedArchive
 from anabranch.systems.retention import Retention
@@ -25,9 +25,9 @@ def log(tmp_path: Path) -> Log:
 def copied(log: Log, cut: StreamCut, folder: Path) -> Path:
     """What a backup has of a stream, in a folder."""
     archive = EmbeddedArchive(log)
-    for name in archive.files("out", cut):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(archive.folder / name, folder / name)
+    for file in archive.files("out", cut):
+        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(archive.folder / file.name, folder / file.name)
     for name, text in archive.descriptions("out", cut).items():
         (folder / name).write_text(text)
     return folder
@@ -110,6 +110,9 @@ def test_a_cut_of_a_stream_that_begins_later_is_that_stream_elsewhere(log: Log, 
     assert contents(there, "out", 0, 2) == [b"2", b"3"]
     assert put(LaneWriter(there, "j", "lane", epoch=2), there, "out", 0, 4, b"4")
     assert EmbeddedSystem(there.root).faults("out") == []
+    files = list(EmbeddedArchive(log).files("out", cut))
+    assert not any(EmbeddedArchive(log).is_deleted("out", each) for each in files)
     log.expire("out")
-    with pytest.raises(LogError, match="is missing"):
+    with pytest.raises(DeletedError, match=r"out/0/manifest/0*3.json"):
         list(EmbeddedArchive(log).files("out", cut))
+    assert {each.entry for each in files if EmbeddedArchive(log).is_deleted("out", each)} == {3}
