@@ -16,7 +16,6 @@ The manifest, with the checksums of all files, is written last.
 from __future__ import annotations
 
 import graphlib
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch import crash_points, logs, own_files
+from anabranch import crash_points, logs
 from anabranch.backup import cut, manifest, rows, stream_files
 from anabranch.backup.cut import Batch, LaneCopy, MovedOnError, PartitionCopy, Place
 from anabranch.backup.manifest import LaneFolder, Manifest, StreamFiles
@@ -96,19 +95,23 @@ def make(source: Source, uri: str) -> Manifest:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the folder contains a complete backup or other files; the job was reset; something that prevents
-            a backup, such as a change, took too long; or the job progressed too far during each attempt.
+        ConflictError: the folder contains a complete backup or other files; another process is making a backup there;
+            the job was reset; something that prevents a backup, such as a change, took too long; or the job progressed
+            too far during each attempt.
         StateError: a lane's folder, or a file of a stream, is gone or damaged.
     """
     tree = Tree(source.spark, uri)
-    if tree.local is not None:
-        own_files.make_folder(tree.local)
+    with manifest.alone(tree):
+        return _made(source, tree)
+
+
+def _made(source: Source, tree: Tree) -> Manifest:
     for attempt in range(1, _ATTEMPTS + 1):
         moment = _settled(source)
-        manifest.begin(tree, source.job, source.now())
+        id = manifest.begin(tree, source.job, source.now())
         crash_points.reach(crash_points.NOTED, source.job, 0)
         try:
-            found = _copied(source, moment, tree)
+            found = _copied(source, moment, tree, id)
         except MovedOnError as moved:
             log.warning("the job progressed too far while it was copied", why=str(moved), attempt=attempt)
             why = moved
@@ -145,9 +148,14 @@ def _unsettled(job: str, why: str) -> ConflictError:
     )
 
 
-def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
-    """Copy everything, and return the manifest without writing it. Raises MovedOnError if the job progressed too far,
-    and the StateErrors of :func:`make`."""
+def _copied(source: Source, moment: Moment, tree: Tree, id: str) -> Manifest:
+    """Copy everything, and return the manifest, with this ``id``, without writing it.
+
+    Raises:
+        MovedOnError: the job progressed too far.
+        ConflictError: another process has removed files of the backup.
+        StateError: as in :func:`make`.
+    """
     streams, elsewhere = _streams(source, moment)
     copies = [
         _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
@@ -164,22 +172,25 @@ def _copied(source: Source, moment: Moment, tree: Tree) -> Manifest:
     for each in copies:
         if each.is_open:
             _take_back(each, batches[each.lane.id], ends, runs=moment.state is DeploymentState.RUNNING)
+    lanes = tuple(
+        LaneFolder(lane=each.lane.id, epoch=each.epoch, planned=each.copy.planned(), is_open=each.is_open)
+        for each in copies
+    )
     stream_files.copy(source.job, tree, streams, ends)
     if not moment.is_followed_by(Moment(source.job, source.store.export_job(source.job))):
         raise MovedOnError("lanes were started or closed")
     rows.keep(moment.rows, source.job, source.now(), tree)
+    files = manifest.of_files(tree)
+    manifest.check_lanes(tree, lanes, files)
     return Manifest(
-        id=uuid.uuid4().hex,
+        id=id,
         job=source.job,
         made_at=source.now(),
         anabranch=version("anabranch"),
-        lanes=tuple(
-            LaneFolder(lane=each.lane.id, epoch=each.epoch, planned=each.copy.planned(), is_open=each.is_open)
-            for each in copies
-        ),
+        lanes=lanes,
         streams=tuple(StreamFiles(system=streams[each][0], stream=each, cut=ends[each]) for each in sorted(ends)),
         elsewhere=elsewhere,
-        files=manifest.of_files(tree),
+        files=files,
     )
 
 

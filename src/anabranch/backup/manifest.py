@@ -3,8 +3,14 @@ and read first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import fcntl
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+from anabranch import own_files
 from anabranch.backup import parallel
 from anabranch.container.checkpoint import leftovers
 from anabranch.container.checkpoint.filesystem import Tree
@@ -19,7 +25,9 @@ __all__ = [
     "LaneFolder",
     "Manifest",
     "StreamFiles",
+    "alone",
     "begin",
+    "check_lanes",
     "finish",
     "of_files",
     "place_of",
@@ -30,6 +38,8 @@ __all__ = [
 _NAME = "backup.json"
 _UNFINISHED = "unfinished.json"
 """The name of a file that exists from the first step until the backup is complete."""
+_LOCK = "unfinished.lock"
+"""The name of a file that is locked by the process that makes the backup, if the backup is on a local disk."""
 LANES = "lanes"
 STORE = "store.db"
 
@@ -82,6 +92,8 @@ class Manifest(Document, frozen=True, kw_only=True):
 class _Unfinished(Document, frozen=True, kw_only=True):
     job: str
     at: float
+    id: str = ""
+    """The random id that the backup will have; '' if an older anabranch wrote the file."""
 
 
 def place_of(system: str) -> str:
@@ -89,33 +101,97 @@ def place_of(system: str) -> str:
     return f"streams/{system}"
 
 
-def begin(tree: Tree, job: str, at: float) -> None:
+@contextmanager
+def alone(tree: Tree) -> Iterator[None]:
+    """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or on one
+    without locks, only :func:`finish` notices another process.
+
+    Raises:
+        ConflictError: another process is making a backup in this folder; or what :func:`begin` raises.
+        OSError: the folder can't be created.
+    """
+    _check_place(tree)
+    if tree.local is None:
+        yield
+        return
+    own_files.make_folder(tree.local)
+    own_files.make_file(tree.local / _LOCK)
+    descriptor = os.open(tree.local / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _lock(descriptor, tree.local)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConflictError(
+            f"another process is making a backup in {folder}",
+            "wait until it has ended, or name another place; nothing was changed",
+        ) from error
+    except OSError:
+        return  # the file system has no locks
+
+
+def begin(tree: Tree, job: str, at: float) -> str:
     """Mark a folder as the place of an unfinished backup, and remove what an interrupted backup has left there.
-    ``at`` is the time of the backup, in seconds since 1970.
+    Returns the random id that the backup's manifest must have. ``at`` is the time of the backup, in seconds since 1970.
 
     Raises:
         ConflictError: the folder contains a complete backup, or files that don't belong to a backup.
     """
+    _check_place(tree)
+    id = uuid.uuid4().hex
+    tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at, id=id)).decode())
+    for name in (LANES, "streams", STORE):
+        tree.clear(name)
+    return id
+
+
+def _check_place(tree: Tree) -> None:
     if tree.has(_NAME):
         raise ConflictError(
             f"{tree.path.toString()} holds a backup already",
             "name another place for this one, such as a folder with today's date: a backup is never overwritten",
         )
-    others = [name for name in tree.files("") if not leftovers.is_temporary(name)]
+    others = [name for name in tree.files("") if name != _LOCK and not leftovers.is_temporary(name)]
     if others and not tree.has(_UNFINISHED):
         raise ConflictError(
             f"{tree.path.toString()} isn't empty, and holds no backup that was interrupted",
             "name a place that is empty or isn't there yet; nothing was changed",
         )
-    tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at)).decode())
-    for name in (LANES, "streams", STORE):
-        tree.clear(name)
 
 
 def finish(tree: Tree, manifest: Manifest) -> None:
-    """Mark the backup as complete."""
+    """Mark the backup as complete.
+
+    Raises:
+        ConflictError: another process has begun a backup in this folder, and has removed this one's files.
+    """
+    if not tree.has(_UNFINISHED) or decode(tree.read_bytes(_UNFINISHED), _Unfinished).id != manifest.id:
+        raise _disturbed(tree)
     tree.write(_NAME, encode(manifest).decode(), new=True)
     tree.remove(_UNFINISHED)
+    if tree.local is not None:
+        tree.remove(_LOCK)
+
+
+def check_lanes(tree: Tree, lanes: Sequence[LaneFolder], files: Mapping[str, FileSum]) -> None:
+    """Check that ``files`` contain the folders of ``lanes``, each with its last planned batch. Raises ConflictError if
+    not: another process must have removed them."""
+    for lane in lanes:
+        if lane.planned >= 0 and f"{LANES}/{lane.lane}/{lane.epoch}/offsets/{lane.planned}" not in files:
+            raise _disturbed(tree)
+
+
+def _disturbed(tree: Tree) -> ConflictError:
+    return ConflictError(
+        f"another process has changed the backup in {tree.path.toString()} while it was being made",
+        "back up the job again, to another place: each backup needs a folder of its own",
+    )
 
 
 def read(tree: Tree) -> Manifest:
@@ -139,7 +215,7 @@ def read(tree: Tree) -> Manifest:
 
 def of_files(tree: Tree) -> dict[str, FileSum]:
     """Make all files of an unfinished backup durable, and return their sizes and checksums."""
-    files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED)}
+    files = {name: file.size for name, file in tree.files("").items() if name not in (_NAME, _UNFINISHED, _LOCK)}
     files = {name: size for name, size in files.items() if not _is_checksum_of(name, files, (_NAME, _UNFINISHED))}
     sums = parallel.mapped(lambda name: tree.sha256(name, durable=True), files)
     return {name: FileSum(size=size, sha256=each) for (name, size), each in zip(files.items(), sums, strict=True)}
