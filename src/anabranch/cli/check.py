@@ -4,6 +4,7 @@ and, with ``--repair``, repairs what can be repaired without loss.
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +15,7 @@ from anabranch import config as configuration
 from anabranch.cli import connect, options, output, progress
 from anabranch.config import Settings
 from anabranch.coordinator.maintenance import stopped_job
-from anabranch.coordinator.store import stored_jobs
+from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.status import JobStatus
 
@@ -33,13 +34,13 @@ def check(
     """Check the folders, streams and outputs of a job for damage. Exits with 1 if something is wrong."""
     settings = configuration.load(config)
     with ExitStack() as stack:
-        if repair:
-            store = stack.enter_context(stopped_job.alone(settings.coordinator, job, progress.say))
+        store = stack.enter_context(stopped_job.alone(settings.coordinator, job, progress.say)) if repair else None
+        if store is not None:
             status, its = stored_jobs.status(store, job), connect.stored_settings(settings, store, job)
         else:
             status, its = connect.status(settings.coordinator, job), connect.settings_of(settings, job)
         looked = _Check(its, status, stack)
-        findings = looked.repaired() if repair else looked.findings()
+        findings = looked.findings() if store is None else looked.repaired(store)
     left = [each for each in findings if not (repair and each.mends)]
     if json:
         output.as_json({"job": job, "served": status.served, "findings": [asdict(each) for each in findings]})
@@ -89,24 +90,41 @@ class _Check:
                 findings += self._looked(lane)
         return findings
 
-    def repaired(self) -> list[Finding]:
-        """Repair what can be repaired. Returns all problems, repaired or not.
+    def repaired(self, store: Store) -> list[Finding]:
+        """Repair what can be repaired. Returns all problems, repaired or not. ``store`` is for exclusive work on the
+        job.
 
         Raises:
             ConflictError: a process is using one of the folders.
         """
-        from anabranch.container.checkpoint import damage, review
+        from anabranch.container.checkpoint import review
 
         findings = [*review.of_streams(self._systems, self._streams)]
         for lane in self._lanes:
             its = self._looked(lane)
-            if any(each.mends for each in its):
-                folder = self._folder(lane)
-                folder.lock()
-                its, resumed = review.of_lane(self._files(lane), self._systems, self._systems.published)
-                damage.repair(folder, lane, resumed)
-            findings += its
+            findings += self._repaired(store, lane) if any(each.mends for each in its) else its
         return findings
+
+    def _repaired(self, store: Store, lane: Lane) -> list[Finding]:
+        """Fence a lane, then check it again, because a writer that has outlived its driver could have published another
+        batch in the meantime, and repair it. Returns the lane's problems, repaired or not."""
+        from anabranch.container.checkpoint import damage, review
+
+        folder = self._folder(lane)
+        folder.lock()
+        why, what = "the user repairs the job's files", "a repair begins for"
+        (fenced,) = stopped_job.begun(store, [lane], time.time(), "check", why, what)
+        its, resumed = review.of_lane(self._files(fenced), self._systems, lambda _: self._published(fenced, folder))
+        damage.repair(folder, fenced, resumed)
+        return its
+
+    def _published(self, lane: Lane, folder: Folder) -> int:
+        """Fence a lane's outputs. Returns the last batch that is in an exactly-once output or a table, at least in
+        part; -1 if none. After this, no former process of the lane can publish anything."""
+        new = False if folder.committed() >= lane.first_batch else None
+        self._systems.recover(lane, lane.epoch, new=new)
+        self._systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
+        return self._systems.published(lane)
 
     def _looked(self, lane: Lane) -> list[Finding]:
         from anabranch.container.checkpoint import review

@@ -232,11 +232,18 @@ def _rests(lane: Lane) -> bool:
     return lane.state is LaneState.PLANNED and lane.start_is_known and not lane.unfenced
 
 
-def begun(store: Store, of: Sequence[Lane], at: float, who: str = "compact", why: str = _COMPACTS) -> list[Lane]:
-    """Give lanes the job's next epoch, under which the caller then makes new folders for them. Returns the lanes as
-    stored. ``who`` and ``why`` are for the event.
+def begun(
+    store: Store,
+    of: Sequence[Lane],
+    at: float,
+    who: str = "compact",
+    why: str = _COMPACTS,
+    what: str = "new folders are made for",
+) -> list[Lane]:
+    """Give lanes the job's next epoch, under which the caller can then fence their outputs and make new folders for
+    them. Returns the lanes as stored. ``who``, ``why`` and ``what`` are for the event; the lanes' ids follow ``what``.
     """
-    what = f"new folders are made for {', '.join(lane.id for lane in of)}"
+    what = f"{what} {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=who, what=what, why=why))
 
 
