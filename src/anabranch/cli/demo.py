@@ -71,6 +71,8 @@ def demo(
 ) -> None:
     """Show in 90 seconds what a running job survives: scaling, more partitions, kill -9, a freeze, a drain."""
     started = time.monotonic()
+    if dropped := configuration.drop_environment():
+        progress.say(f"demo: has its own settings, and ignores {', '.join(dropped)}")
     with Interruptions() as interruptions:
         try:
             is_right = _toured(_workspace(folder, interruptions), kafka, step, interruptions)

@@ -6,7 +6,15 @@ from anabranch.config.coordinator import CoordinatorSettings
 from anabranch.config.dumping import dumped
 from anabranch.config.formats import FormatsSettings
 from anabranch.config.job import MOST_CONTAINERS, JobSettings
-from anabranch.config.loading import FILE_NAME, PREFIX, environment_of_containers, load, of_job, restored
+from anabranch.config.loading import (
+    FILE_NAME,
+    PREFIX,
+    drop_environment,
+    environment_of_containers,
+    load,
+    of_job,
+    restored,
+)
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
 from anabranch.config.spark import SparkSettings
@@ -32,6 +40,7 @@ __all__ = [
     "StorageSettings",
     "StreamSettings",
     "SystemsSettings",
+    "drop_environment",
     "dumped",
     "environment_of_containers",
     "load",

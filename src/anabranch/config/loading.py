@@ -16,7 +16,7 @@ from anabranch.config.durations import STORED
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError, NotFoundError
 
-__all__ = ["FILE_NAME", "PREFIX", "load", "of_job", "restored"]
+__all__ = ["FILE_NAME", "PREFIX", "drop_environment", "load", "of_job", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -59,6 +59,16 @@ def environment_of_containers() -> dict[str, str]:
     """
     its = tuple(f"{PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
     return {name: text for name, text in os.environ.items() if name.startswith(its) or not name.startswith(PREFIX)}
+
+
+def drop_environment() -> list[str]:
+    """Remove anabranch's settings from this process's environment, so that neither this process nor the processes that
+    it starts obey them. Returns the names of the removed variables.
+    """
+    names = sorted(name for name in os.environ if name.upper().startswith(PREFIX))
+    for name in names:
+        del os.environ[name]
+    return names
 
 
 def restored(dumped: Mapping[str, Any]) -> Settings:
