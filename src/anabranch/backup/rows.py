@@ -12,6 +12,7 @@ import msgspec
 
 from anabranch import scratch
 from anabranch.backup import manifest
+from anabranch.config import sqlite_urls
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.coordinator.store import Event, Store
 from anabranch.coordinator.store.moving import JobRows
@@ -92,4 +93,4 @@ def joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _url(folder: Path) -> str:
-    return f"sqlite:///{folder / manifest.STORE}"
+    return sqlite_urls.url_of(folder / manifest.STORE)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from anabranch import scratch
 from anabranch.api.job import Job
-from anabranch.config import Settings
+from anabranch.config import Settings, sqlite_urls
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store.store import Store
 from anabranch.errors import JobFailedError
@@ -105,7 +105,7 @@ def _settings(folder: Path) -> Settings:
                 "attempts": 1,
             },
             "storage": {"root": str(folder / "lanes")},
-            "coordinator": {"store": f"sqlite:///{folder / 'coordinator.db'}"},
+            "coordinator": {"store": sqlite_urls.url_of(folder / "coordinator.db")},
             "systems": {"default": "embedded", "embedded": {"root": folder / "streams"}},
         }
     )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from anabranch.config import sqlite_urls
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
 from anabranch.config.systems import OtherSystemSettings, SystemSettings
@@ -25,9 +26,8 @@ def absolute(settings: Settings, folder: Path) -> Settings:
     root, store = settings.storage.root, settings.coordinator.store
     if "://" not in root and not root.startswith("file:"):
         root = str((folder / expanded(root)).resolve())
-    if store.startswith("sqlite:///") and not store.startswith("sqlite:////"):
-        store = f"sqlite:///{(folder / store.removeprefix('sqlite:///')).resolve()}"
-    file = Path(store.removeprefix("sqlite:///") if store.startswith("sqlite:////") else ".anabranch/coordinator")
+    store = sqlite_urls.absolute(store, folder)
+    file = sqlite_urls.path_of(store) or Path(".anabranch/coordinator")
     logs = settings.coordinator.logs or file.parent / "containers"
     token_file = settings.coordinator.token_file or file.with_name(f"{file.name}.token")
     return settings.model_copy(

@@ -18,7 +18,7 @@ import structlog
 from anabranch import config as configuration
 from anabranch import scratch
 from anabranch.api.job import Job
-from anabranch.config import Settings, StreamSettings
+from anabranch.config import Settings, StreamSettings, sqlite_urls
 from anabranch.errors import UsageError
 from anabranch.launch import loading
 from anabranch.launch.loading import JobFile
@@ -218,7 +218,7 @@ def settings_of(
     over: dict[str, Any] = {
         "job": {"state_partitions": 1, "attempts": 1, "target_batch_seconds": 0, **trigger, **given},
         "storage": {"root": str(place / "lanes")},
-        "coordinator": {"store": f"sqlite:///{place / 'coordinator.db'}"},
+        "coordinator": {"store": sqlite_urls.url_of(place / "coordinator.db")},
         "systems": {"embedded": {"root": place / "streams"}},
     }
     beside = None if isinstance(job, Job) else Path(job)

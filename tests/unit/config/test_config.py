@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from anabranch import config
-from anabranch.config import JobSettings, Settings
+from anabranch.config import JobSettings, Settings, sqlite_urls
 from anabranch.errors import ConfigError, NotFoundError
 
 
@@ -76,6 +78,28 @@ def test_a_uri_and_an_absolute_path_stay(tmp_path: Path, root: str) -> None:
 @pytest.mark.parametrize("store", ["sqlite:////var/store.db", "sqlite://", "postgresql://host/db"])
 def test_other_stores_stay(tmp_path: Path, store: str) -> None:
     assert config.load(written(tmp_path, f'[coordinator]\nstore = "{store}"')).coordinator.store == store
+
+
+ODD_FOLDERS = ["why?", "a&b=c?d=1", "50%41", "100%", "a%3Fb", "a#b", "a b", "ü", "${env:HOME}", "${file:x%41?}"]
+
+
+@pytest.mark.parametrize("name", ODD_FOLDERS)
+def test_a_project_s_files_stay_in_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    for store in ("store.db", "./below/store.db", "other%20place/store.db", "store.db?timeout=5"):
+        found = config.load(written(folder, f'[coordinator]\nstore = "sqlite:///{store}"')).coordinator
+        file = sqlite_urls.path_of(found.store)
+        assert file == folder / store.removesuffix("?timeout=5").replace("%20", " ")
+        assert found.token_file == file.with_name("store.db.token")
+        assert found.logs == file.parent / "containers"
+        assert found.store.endswith("?timeout=5") == store.endswith("?timeout=5")
+
+
+@given(st.text(st.sampled_from("aB .:@%2?#&=\\~é${env:}"), min_size=1))
+def test_a_file_s_url_leads_to_the_file(name: str) -> None:
+    file = Path("/home/me") / name
+    assert sqlite_urls.path_of(sqlite_urls.url_of(file)) == file
 
 
 def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

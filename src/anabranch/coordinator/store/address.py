@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch import own_files
+from anabranch.config import sqlite_urls
 from anabranch.config.addresses import LAST_PORT
 from anabranch.config.secrets import hidden, put_back, resolved
 from anabranch.errors import ConfigError
@@ -24,8 +25,6 @@ _CURE = (
     "as in postgresql://user:${env:PGPASSWORD}@host:5432/database"
 )
 _DRIVERS = ("sqlite", "postgresql", "postgresql+psycopg")
-_FILE = re.compile(r"sqlite:///([^?%]+)")
-_MEMORY = ":memory:"
 
 
 def path_of(url: str) -> Path | None:
@@ -70,8 +69,7 @@ class Address:
     def __init__(self, url: str) -> None:
         self._given = url
         self._text, self._references = hidden(url)
-        self._file = _FILE.fullmatch(self._text)
-        self.kind = "sqlite" if self._file is not None else self._url.get_backend_name()
+        self.kind = "sqlite" if url.startswith(sqlite_urls.SCHEME) else self._url.get_backend_name()
         if self.kind == "sqlite":
             self.shown = url
             return
@@ -90,8 +88,9 @@ class Address:
         """The SQLite file; None for a database in memory or on a server."""
         if self.kind != "sqlite":
             return None
-        database = self._url.database if self._file is None else self._file[1]
-        return Path(self._put_back(database)) if database and database != _MEMORY else None
+        if self._given.startswith(sqlite_urls.SCHEME):
+            return sqlite_urls.path_of(self._given)
+        return Path(self._put_back(self._url.database)) if self._url.database else None
 
     def resolved(self) -> sa.URL:
         """The URL for connecting, with references resolved. Raises ConfigError if a reference can't be resolved."""
