@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from anabranch import config as configuration
@@ -27,6 +26,7 @@ from anabranch.cli import (
     takeover,
     traffic,
 )
+from anabranch.consoles import Console
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
 from anabranch.launch import loading, preparation

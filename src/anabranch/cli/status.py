@@ -11,6 +11,7 @@ import typer
 from rich.live import Live
 
 from anabranch import config as configuration
+from anabranch import consoles
 from anabranch.cli import connect, options, output, progress, tables
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY
@@ -32,7 +33,7 @@ def status(
     if not watch:
         _show(where, found, json)
         return
-    with nullcontext() if json else Live(refresh_per_second=4) as live:
+    with nullcontext() if json else Live(console=consoles.plain(), refresh_per_second=4) as live:
         while True:
             if live is None:
                 typer.echo(msgspec.json.encode(found.to_builtins()).decode())

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 
+from anabranch import consoles
 from anabranch.cli import progress
 from anabranch.errors import AnabranchError
 from anabranch.model.lane import LaneState
@@ -30,12 +31,12 @@ class Status(Protocol):
     def status(self, job: str) -> JobStatus: ...
 
 
-def wide(record: bool = False) -> Console:
+def wide(record: bool = False) -> consoles.Console:
     """A console for tables on stdout. On a terminal, tables are cut to its width. With ``record``, the output can be
     exported, and isn't cut.
     """
-    console = Console()
-    return console if console.is_terminal and not record else Console(width=_WIDE, record=record)
+    console = consoles.plain()
+    return console if console.is_terminal and not record else consoles.plain(width=_WIDE, record=record)
 
 
 def table(status: JobStatus) -> Table:
@@ -81,7 +82,7 @@ def watch(coordinator: Status, job: str, until: threading.Event, show: Show | No
     """Show a job's progress and problems on stderr until ``until`` is set. On a terminal, show a table, the problems
     below it and, if ``show`` is given, the result of ``show`` at the end; otherwise, print lines. If the status can't
     be read for a while, say so once."""
-    console = Console(stderr=True)
+    console = consoles.plain(stderr=True)
     if not console.is_terminal:
         lines = _Lines()
         while not until.wait(every):

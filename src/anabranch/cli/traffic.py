@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from anabranch.assignment.racks import matrix
 from anabranch.assignment.racks.matrix import Matrix
+from anabranch.consoles import Console
 from anabranch.errors import UsageError
 from anabranch.model.traffic import Traffic
 

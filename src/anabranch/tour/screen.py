@@ -7,9 +7,10 @@ import textwrap
 import time
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from anabranch import consoles
 
 __all__ = ["Screen"]
 
@@ -22,8 +23,8 @@ class Screen:
     """Prints the tour. With ``step``, the tour waits for Enter before each command, until standard input ends."""
 
     def __init__(self, step: bool = False) -> None:
-        console = Console(highlight=False)
-        self._console = Console(highlight=False, width=min(_WIDEST, console.width))
+        console = consoles.plain(highlight=False)
+        self._console = consoles.plain(highlight=False, width=min(_WIDEST, console.width))
         self._width = self._console.width
         self._step = step
         self._number = 0

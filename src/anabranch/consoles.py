@@ -1,0 +1,16 @@
+"""Makes consoles that print texts as they are. All output that rich draws goes to such a console. Import this module
+only where something is drawn: importing rich takes as long as everything else that a short verb does.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console  # noqa: TID251
+
+__all__ = ["Console", "plain"]
+
+
+def plain(*, stderr: bool = False, width: int | None = None, record: bool = False, highlight: bool = True) -> Console:
+    """A console for texts that may contain anything, such as ``[systems.kafka]``, ``[/x]`` or ``delays:100:7``. By
+    default, rich would take them for markup and emoji, also in the cells of tables. The arguments are those of rich.
+    """
+    return Console(stderr=stderr, width=width, record=record, highlight=highlight, markup=False, emoji=False)
