@@ -13,6 +13,7 @@ from anabranch.config.loading import (
     environment_of_containers,
     load,
     of_job,
+    read_toml,
     restored,
 )
 from anabranch.config.outputs import OutputSettings
@@ -45,5 +46,6 @@ __all__ = [
     "environment_of_containers",
     "load",
     "of_job",
+    "read_toml",
     "restored",
 ]

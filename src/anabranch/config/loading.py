@@ -16,7 +16,7 @@ from anabranch.config.durations import STORED
 from anabranch.config.settings import Settings
 from anabranch.errors import ConfigError, NotFoundError
 
-__all__ = ["FILE_NAME", "PREFIX", "drop_environment", "load", "of_job", "restored"]
+__all__ = ["FILE_NAME", "PREFIX", "drop_environment", "load", "of_job", "read_toml", "restored"]
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
@@ -33,24 +33,35 @@ def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str
 
     Raises:
         NotFoundError: ``file`` doesn't exist.
-        ConfigError: the file can't be read or isn't TOML, a section in the environment isn't a JSON object, a name is
-            unknown, a value isn't allowed, or the home folder in a path isn't known.
+        ConfigError: the file can't be read or isn't TOML in UTF-8, a section in the environment isn't a JSON object, a
+            name is unknown, a value isn't allowed, or the home folder in a path isn't known.
     """
     path = _find(file, beside)
-    parsed: dict[str, Any] = {}
-    if path is not None:
-        try:
-            parsed = tomllib.loads(path.read_text())
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} is not TOML: {error}", "fix the line that it names") from error
-        except OSError as error:
-            raise ConfigError(f"{path} can't be read: {error.strerror}", "let this user read it") from error
+    parsed = {} if path is None else read_toml(path)
     merged = _merge(_merge(parsed, _environment()), dict(over or {}))
     try:
         settings = Settings(**merged)
     except ValidationError as error:
         raise ConfigError(*mistakes.explained(error, path)) from error
     return paths.absolute(settings, path.parent if path is not None else Path.cwd())
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file. TOML is UTF-8, whatever the locale is; a byte order mark is ignored. Raises
+    ConfigError if the file can't be read, isn't UTF-8, or isn't TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}", "fix the line that it names") from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{path} is not UTF-8: there is a byte 0x{error.object[error.start]:02x} in line {line}",
+            "save the file as UTF-8",
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}", "let this user read it") from error
 
 
 def environment_of_containers() -> dict[str, str]:

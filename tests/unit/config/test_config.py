@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -227,11 +230,35 @@ def test_the_home_of_a_user_who_does_not_exist_is_told(tmp_path: Path, text: str
         config.load(written(tmp_path, text))
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"\xff\xfe[job]", "byte 0xff in line 1"),
+        ("[job]\r\nfactor = 2\r\n# größer\r\n".encode("latin-1"), "byte 0xf6 in line 3"),
+        ("\ufeff[job]\n# \xfc\n# ".encode() + b"\xfc", "byte 0xfc in line 3"),
+    ],
+)
+def test_bytes_that_are_no_text_are_told(tmp_path: Path, content: bytes, told: str) -> None:
     file = tmp_path / "anabranch.toml"
-    file.write_bytes(b"\xff\xfe[job]")
-    with pytest.raises(ConfigError, match="is not TOML"):
+    file.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"anabranch.toml is not UTF-8: there is a {told}\n  save the file as UTF-8"):
         config.load(file)
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    file = tmp_path / "anabranch.toml"
+    file.write_bytes(b"\xef\xbb\xbf[job]\r\nfactor = 2\r\n")
+    assert config.load(file).job.factor == 2
+
+
+def test_settings_are_utf_8_in_every_locale(tmp_path: Path) -> None:
+    file = tmp_path / "anabranch.toml"
+    file.write_text('[spark.conf]\nsize = "größe"\n', encoding="utf-8")
+    code = "from anabranch import config; print(ascii(config.load().spark.conf))"
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert "'gr\\xf6\\xdfe'" in ran.stdout
 
 
 def test_settings_that_were_handed_on_are_the_same() -> None:
