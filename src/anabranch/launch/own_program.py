@@ -5,7 +5,6 @@ process can close the job's lanes before another version of the job follows.
 from __future__ import annotations
 
 import threading
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -83,13 +82,14 @@ def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[
 
 
 def _may_hold_secrets(path: Path) -> bool:
-    """Whether a file is TOML with a section of anabranch's settings. Such a file could contain secrets that aren't
-    noticed when the stored settings are checked, because the file's own settings are overridden or not used.
-    Containers don't need the file, because the settings are stored.
+    """Whether a file is TOML with a section of anabranch's settings, or a TOML file that can't be read, such as a
+    half-edited one. Such a file could contain secrets that aren't noticed when the stored settings are checked, because
+    the file's own settings are overridden or not used. Containers don't need settings from a file, because the settings
+    are stored.
     """
-    if path.suffix != ".toml":
+    if path.suffix.lower() != ".toml":
         return False
     try:
-        return not Settings.model_fields.keys().isdisjoint(tomllib.loads(path.read_text()))
-    except (OSError, ValueError):
-        return False
+        return not Settings.model_fields.keys().isdisjoint(configuration.read_toml(path))
+    except Exception:  # whatever is wrong with the file, it may hold secrets
+        return True

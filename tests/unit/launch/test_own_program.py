@@ -49,9 +49,27 @@ def test_files_with_settings_are_left_out(home: Path) -> None:
     (home / "anabranch.toml").write_text('[coordinator]\ntoken = "planted"\n')
     (home / "prod.toml").write_text('[systems.kafka]\nsasl_password = "planted"\n')
     (home / "routes.toml").write_text("[routes]\neast = 1\n")
-    (home / "broken.toml").write_text("[coordinator\n")
+    (home / "upper.TOML").write_text('[systems.kafka]\nsasl_password = "planted"\n')
+    (home / "mark.toml").write_bytes(b'\xef\xbb\xbf[systems.kafka]\nsasl_password = "planted"\n')
+    (home / "marked-routes.toml").write_bytes(b"\xef\xbb\xbf[routes]\neast = 1\n")
     found, stored = kept(home)
-    assert names(stored[found.artifact]) == ["broken.toml", "job.py", "routes.toml"]
+    assert names(stored[found.artifact]) == ["job.py", "marked-routes.toml", "routes.toml"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[coordinator\n",
+        b'[systems.kafka]\nsasl_password = "planted"\nx =\n',
+        b'# gr\xfc\xdfe\n[systems.kafka]\nsasl_password = "planted"\n',
+        b'[systems.kafka]\nsasl_password = "planted"\nx = ' + 5000 * b"[",
+    ],
+    ids=["a heading that isn't closed", "half-edited", "Latin-1", "nested too deeply"],
+)
+def test_toml_that_can_t_be_read_is_left_out(home: Path, content: bytes) -> None:
+    (home / "broken.toml").write_bytes(content)
+    found, stored = kept(home)
+    assert names(stored[found.artifact]) == ["job.py"]
 
 
 @pytest.mark.parametrize(
