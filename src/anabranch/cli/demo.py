@@ -98,7 +98,7 @@ def _toured(place: Path, kafka: bool, step: bool, interruptions: Interruptions) 
     url = f"http://127.0.0.1:{_free_port()}"
     config = _CONFIG.format(url=url) + (_KAFKA.format(_broker(place, java, interruptions)) if kafka else "")
     file = place / configuration.FILE_NAME
-    file.write_text(config)
+    file.write_text(config, encoding="utf-8")
     shutil.copy(_TEMPLATE / "delays.py", place)
     settings = configuration.load(file)
     own_files.make_folder(settings.systems.embedded.root)

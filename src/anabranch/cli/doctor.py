@@ -227,7 +227,7 @@ def _is_in_maven(package: str) -> bool | None:
         return None
     progress.say(f"asking Maven for {package} ...")
     command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={package}", "-Dtransitive=false"]
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return ran.returncode == 0
 
 

@@ -33,7 +33,8 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
         for source, target in _FILES.items():
             path = place / target
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text((_TEMPLATE / source).read_text().replace(_NAME, place.name))
+            text = (_TEMPLATE / source).read_text(encoding="utf-8").replace(_NAME, place.name)
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AnabranchError(
             f"{error.filename} can't be written: {error.strerror}", "choose another folder, or change its owner or mode"

@@ -227,7 +227,7 @@ def _serve(
             prepared.loaded(spark),
             coordinator,
             replaced=replacer.restarts if replacer.is_possible else None,
-            trace=partial(_trace, printed),
+            trace=partial(append_trace, printed),
         )
         replacer.take_lanes(
             lambda: container.batches, lambda: coordinator.status(name).state == DeploymentState.STOPPING
@@ -260,10 +260,11 @@ def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[Non
     return exporting.metrics(name, collect, progress.say)
 
 
-def _trace(printed: Path, lane: str, error: BaseException) -> None:
+def append_trace(printed: Path, lane: str, error: BaseException) -> None:
+    """Append the trace of a lane's failure to ``printed``. It can contain anything, even names that aren't UTF-8."""
     from anabranch.container import root_cause
 
-    with printed.open("a") as file:
+    with printed.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")
 
 

@@ -61,7 +61,7 @@ def page(title: str, text: str, before: Traffic | None, after: Traffic | None) -
 def write(path: Path, text: str) -> None:
     """Write a file. Raises UsageError if it can't be written."""
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror}", "name a file in an existing folder") from error
 

@@ -207,7 +207,7 @@ def _pids() -> Iterator[int]:
 
 def _has_ended(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].startswith(b"Z")
     except FileNotFoundError:
         return Path("/proc/self/stat").exists()
 

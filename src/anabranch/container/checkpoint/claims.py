@@ -131,7 +131,8 @@ def _has_ended(claim: Claim) -> bool:
 def _stat(pid: int) -> list[str]:
     """The fields after the program's name in ``/proc/PID/stat``; [] if there is no such file."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")  # any program can have any name
+        return text.rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
 

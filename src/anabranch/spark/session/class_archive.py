@@ -85,7 +85,7 @@ def making(java: Java) -> Iterator[Path]:
     part = archive.with_name(f"{uuid.uuid4().hex}.part")
     try:
         yield part
-        (archive.parent / _OF).write_text(f"{_jars()}\n{_state(_jars())}")
+        (archive.parent / _OF).write_bytes(os.fsencode(f"{_jars()}\n{_state(_jars())}"))
         part.replace(archive)
         _forget()
     finally:
@@ -94,7 +94,7 @@ def making(java: Java) -> Iterator[Path]:
 
 def _forget() -> None:
     for of in _folder().glob(f"*/{_OF}"):
-        jars, _, state = of.read_text().partition("\n")
+        jars, _, state = os.fsdecode(of.read_bytes()).partition("\n")
         if _state(Path(jars)) != state:
             shutil.rmtree(of.parent, ignore_errors=True)
 

@@ -42,7 +42,8 @@ def resolve() -> Java:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).is_file():
         raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", _CURE)
-    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    ran = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
+    printed = ran.stderr
     version = re.search(r'version "(?:1\.)?(\d+)', printed)
     if version is None or int(version[1]) < 17:
         known = version[1] if version else "of an unknown version"

@@ -255,7 +255,7 @@ def _java_ended() -> AnabranchError:
     """
     path = java_program.resolve().path
     tried = subprocess.run(
-        [path, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, check=False
+        [path, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, errors="replace", check=False
     )
     if _INCUBATOR in tried.stdout + tried.stderr and tried.returncode:
         return AnabranchError(
