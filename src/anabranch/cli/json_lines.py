@@ -67,9 +67,10 @@ def records(
             continue
         try:
             keys.append(_key_of(line, key))
-        except (ValueError, OverflowError) as error:
+        except (ValueError, OverflowError, RecursionError) as error:
+            why = "it is nested too deeply" if isinstance(error, RecursionError) else error
             fault = AnabranchError(
-                f"line {number} can't be put: {error}",
+                f"line {number} can't be put: {why}",
                 f"the lines before it were written; fix it and put the rest (tail -n +{number})",
             )
             break

@@ -127,13 +127,13 @@ def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded according to its stream's format.
 
     A dead letter's value that can't be decoded stays bytes: this may be the reason why the record became a dead letter.
-    In other streams, such a value raises ValueError.
+    In other streams, such a value raises ValueError or, if it is nested too deeply, RecursionError.
     """
     if value is None or format_ not in ("json", "string"):
         return value
     try:
         return json.loads(value) if format_ == "json" else value.decode()
-    except ValueError:
+    except (ValueError, RecursionError):
         if stream.endswith("-dead-letters"):
             return value
         raise

@@ -161,7 +161,12 @@ def test_key_bytes(value: object, key: bytes | None) -> None:
     assert json_lines.key_bytes(value) == key
 
 
-@pytest.mark.parametrize("bad", ["{", "[1]", '{"k": 99999999999999999999}', "\udcff"])
+DEEP = '{"k": ' + "[" * 2000 + "]" * 2000 + "}"
+
+
+@pytest.mark.parametrize(
+    "bad", ["{", "[1]", '{"k": 99999999999999999999}', "\udcff", pytest.param(DEEP, id="nested too deeply")]
+)
 def test_a_bad_line_is_named_and_those_before_it_are_there(run: Run, log: Log, tmp_path: Path, bad: str) -> None:
     run("create", "s", "--partitions", "1")
     source = tmp_path / "lines"

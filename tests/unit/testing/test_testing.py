@@ -14,6 +14,7 @@ from anabranch.errors import ConfigError, NotFoundError, UsageError
 from anabranch.testing import BATCH, KILL, Message, Record, Result, brokers, keys, parts, run, running, session
 from anabranch.testing.brokers import Names
 from anabranch.testing.messages import Encoder
+from anabranch.testing.result import decoded
 
 AT = datetime(2013, 1, 1, tzinfo=UTC)
 
@@ -43,6 +44,11 @@ def test_inputs_are_cut_together(inputs: dict[str, list[Any]], expected: list[An
 
 def test_a_row_keeps_its_place_in_the_list() -> None:
     assert [part.rows["a"] for part in parts.cut({"a": ["x", KILL, "y", "z"]})] == [[(0, "x")], [(2, "y"), (3, "z")]]
+
+
+def test_a_dead_letter_that_is_nested_too_deeply_stays_bytes() -> None:
+    value = b"[" * 2000 + b"]" * 2000
+    assert decoded(value, "json", "flights-dead-letters") == value
 
 
 def test_sentinels_must_agree() -> None:

@@ -177,7 +177,7 @@ class Client(Operations):
             return answer.content, STANDS_BY not in answer.headers
         try:
             body = msgspec.json.decode(answer.content)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             body = None
         if not is_payload(body):
             raise _AwayError(_stranger(url, f"status {answer.status_code}, {_kind(answer)}"))

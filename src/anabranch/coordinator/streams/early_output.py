@@ -115,7 +115,7 @@ def is_marked(value: bytes | None) -> bool:
         return False
     try:
         row = msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return isinstance(row, dict) and row.get(_MARK) is True
 

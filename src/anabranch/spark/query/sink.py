@@ -88,7 +88,7 @@ def _decoded(value: bytes | None) -> dict[str, Any]:
     """The row that anabranch encoded as ``value``. If it can't be decoded, a row with only the column ``value``."""
     try:
         found = msgspec.json.decode(value or b"")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"value": value}
 

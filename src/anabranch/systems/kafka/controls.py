@@ -187,7 +187,7 @@ def _decoded(raw: bytes, where: str) -> _Value:
     """Parse a control record. Raises UnsupportedFormatError if it has another version, or isn't a control record."""
     try:
         value = _read(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnsupportedFormatError(
             f"{where} holds something that isn't a control record: {error}",
             "give the job a topic of its own, to which nothing else writes",

@@ -128,7 +128,7 @@ def decode(offset: int, metadata: str | None) -> Marker:
                 "upgrade anabranch; nothing was changed",
             )
         marker = None if version is None else Marker.from_builtins(fields)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         marker = None
     if marker is None or marker.batch + 1 != offset:
         raise StateError(

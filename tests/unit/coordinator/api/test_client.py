@@ -174,6 +174,12 @@ def test_what_answers_may_be_no_coordinator(answer: dict[str, Any]) -> None:
         client.status("delays")
 
 
+def test_a_strangers_error_may_be_deeply_nested() -> None:
+    client = Asking(a=lambda _: httpx.Response(502, content=b"[" * 2000))
+    with pytest.raises(UnreachableError, match=r"what answers at http://a:1 isn't a coordinator: status 502"):
+        client.jobs()
+
+
 def test_a_page_is_no_success_of_an_operation_without_a_result() -> None:
     alone = Asking(a=is_a_proxy(200))
     for act in (lambda: alone.cancel("delays"), lambda: alone.stop("delays"), lambda: alone.artifact("0" * 64)):

@@ -112,6 +112,7 @@ def test_a_long_stream_is_looked_at_from_its_end_and_that_is_said(embedded: Syst
         (b'{"inner": {"drained": true}}', False),
         (b'["drained", true]', False),
         (b'{"drained": true', False),
+        (b'{"drained": true, "n": ' + b"[" * 2000, False),
         (b'\xff\x00"drained"', False),
         (None, False),
     ],

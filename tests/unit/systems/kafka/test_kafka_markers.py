@@ -62,6 +62,7 @@ def test_another_format_is_refused() -> None:
         pytest.param(5, "", id="offsets were reset by a tool"),
         pytest.param(5, None, id="no metadata"),
         pytest.param(5, "not JSON", id="not JSON"),
+        pytest.param(5, '{"v":' + "[" * 2000, id="deeply nested"),
         pytest.param(5, '["v"]', id="no object"),
         pytest.param(5, '{"lane":"1-0a1b2c3d"}', id="no version"),
         pytest.param(5, '{"v":1,"lane":"1-0a1b2c3d"}', id="fields are missing"),

@@ -54,9 +54,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     return made
 
 
+@pytest.mark.parametrize("strange", [b"hello", b'{"control": {"a": ' + b"[" * 2000], ids=["text", "deeply nested"])
 @pytest.mark.parametrize("before", [0, 2])
-def test_what_is_no_control_record_is_told_to_every_lane(broker: Broker, before: int) -> None:
-    broker.records = [*map(record, range(before)), b"hello", record(9)]
+def test_what_is_no_control_record_is_told_to_every_lane(broker: Broker, before: int, strange: bytes) -> None:
+    broker.records = [*map(record, range(before)), strange, record(9)]
     log = ControlLog(cast(Any, broker.topics(None)), TOPIC, pause=0)
     for _ in range(3):
         with pytest.raises(UnsupportedFormatError, match=f"{TOPIC}, offset {before} holds something"):
