@@ -17,21 +17,27 @@ from anabranch.errors import AnabranchError
 from anabranch.systems.contract import Offsets
 from anabranch.systems.records import RECORD_SCHEMA, iso_text, to_dicts
 
-__all__ = ["batches", "key_bytes", "records", "text", "values"]
+__all__ = ["LINE_BYTES", "batches", "key_bytes", "records", "text", "values"]
 
 BATCH_LINES = 50_000
+LINE_BYTES = 64 * 1024**2
+"""A longer line can't be put. By default, Kafka takes records of 1 MB."""
 _IDLE = 0.2
 _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
     """The lines of a file or pipe, in lists of up to 50,000. A shorter list is yielded if the writer pauses, or if more
-    than a second has passed since the list was begun."""
-    rest, lines, since = b"", list[bytes](), 0.0
-    while chunk := os.read(descriptor, 1 << 20):
+    than a second has passed since the list was begun. A line longer than ``LINE_BYTES``, which
+    :func:`records` refuses, can be cut off; then nothing after it is read."""
+    rest, lines, since = bytearray(), list[bytes](), 0.0
+    while len(rest) <= LINE_BYTES and (chunk := os.read(descriptor, 1 << 20)):
         since = since if lines else time.monotonic()
-        *complete, rest = (rest + chunk).split(b"\n")
-        lines += complete
+        end, *more = chunk.split(b"\n")
+        rest += end
+        if more:
+            lines += [bytes(rest), *more[:-1]]
+            rest = bytearray(more[-1])
         while len(lines) >= BATCH_LINES:
             yield lines[:BATCH_LINES]
             del lines[:BATCH_LINES]
@@ -41,7 +47,7 @@ def batches(descriptor: int) -> Iterator[list[bytes]]:
             yield lines
             lines = []
     if rest:
-        lines.append(rest)
+        lines.append(bytes(rest))
     if lines:
         yield lines
 
@@ -63,7 +69,7 @@ def records(
     kept: list[bytes] = []
     fault = None
     for number, line in enumerate(lines, first):
-        if not line.strip():
+        if len(line) <= LINE_BYTES and not line.strip():
             continue
         try:
             keys.append(_key_of(line, key))
@@ -131,6 +137,8 @@ def now() -> datetime:
 
 
 def _key_of(line: bytes, key: str | None) -> bytes | None:
+    if len(line) > LINE_BYTES:
+        raise ValueError(f"it has more than {LINE_BYTES // 1024**2} MB")
     parsed = msgspec.json.decode(line)
     if key is None:
         return None

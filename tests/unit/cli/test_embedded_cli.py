@@ -177,6 +177,45 @@ def test_a_bad_line_is_named_and_those_before_it_are_there(run: Run, log: Log, t
     assert all(mark.closed for mark in log.ends("s")[0].writers.values())
 
 
+@pytest.mark.parametrize("end", ["", "\n", '"}\n{"k": 3}\n'], ids=["endless", "ended", "ended and followed"])
+def test_a_line_that_is_too_long_is_refused(
+    run: Run, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(json_lines, "LINE_BYTES", 2 * 1024**2)
+    run("create", "s", "--partitions", "1")
+    source = tmp_path / "lines"
+    fitting = b'"%s"' % (b"x" * (2 * 1024**2 - 2))
+    source.write_bytes(b'{"k": 1}\n' + fitting + b'\n{"k": "' + b"x" * 3 * 1024**2 + end.encode())
+    with pytest.raises(
+        AnabranchError, match=r"line 3 can't be put: it has more than 2 MB; 2 records .*\n.*tail -n \+3"
+    ):
+        run("put", "s", "--file", str(source))
+    assert contents(log, "s", 0) == [b'{"k": 1}', fitting]
+
+
+def test_a_line_is_read_only_up_to_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(json_lines, "LINE_BYTES", 2 * 1024**2)
+    (tmp_path / "blank").write_bytes(b" " * 9 * 1024**2)
+    with open(tmp_path / "blank", "rb") as source:
+        ((line,),) = json_lines.batches(source.fileno())
+    assert len(line) == 3 * 1024**2
+    assert json_lines.records([line], 1, None, json_lines.now())[1] is not None, "the rest of the line isn't known"
+
+
+def test_lines_may_be_cut_anywhere_on_their_way() -> None:
+    for chunks in ([b"1\n2", b"", b"2\n", b"\n3", b"3"], [b"1", b"\n", b"22\n\n", b"33"], [b"1\n22\n\n33"]):
+        read, write = os.pipe()
+        with open(read, "rb") as source, open(write, "wb", buffering=0) as pipe:
+            found = json_lines.batches(source.fileno())
+            lines: list[bytes] = []
+            for chunk in chunks:
+                pipe.write(chunk)
+                if chunk.endswith(b"\n"):
+                    lines += next(found)
+            pipe.close()
+            assert [*lines, *(line for batch in found for line in batch)] == [b"1", b"22", b"", b"33"]
+
+
 def test_a_full_disk_says_how_many_lines_are_there(tmp_path: Path) -> None:
     with mounted(tmp_path / "disk", 6) as disk:
         if disk is None:
