@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from anabranch import own_files
@@ -15,22 +18,31 @@ def writable(folder: Path, what: str) -> None:
     """Create the folder if necessary, and check that it can be written; otherwise raise AnabranchError. ``what`` is the
     folder's kind, for the message.
     """
-    try:
+    with _explained(folder, what):
         own_files.make_folder(folder)
-        probe = folder / ".anabranch-writable"
-        probe.touch()
-        probe.unlink()
+        _probe(folder)
+
+
+def can_be_written(folder: Path, what: str) -> None:
+    """Check as :func:`writable` does, but create no folder: if the folder doesn't exist, check that the nearest parent
+    that exists can be written.
+    """
+    with _explained(folder, what):
+        _probe(next(each for each in (folder, *folder.parents) if os.path.lexists(each)))
+
+
+def _probe(folder: Path) -> None:
+    """Create a file in a folder, and remove it. It has no name or a unique one, because other processes may check the
+    folder at the same time."""
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+@contextmanager
+def _explained(folder: Path, what: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise AnabranchError(
             f"the {what} {folder} can't be written: {error.strerror or error}",
             "choose another folder in anabranch.toml, or change its owner or mode",
         ) from error
-
-
-def can_be_written(folder: Path, what: str) -> None:
-    """Check as :func:`writable` does, but then remove the folders that the check has created."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    writable(folder, what)
-    for each in missing:
-        with suppress(OSError):  # another process may use it by now
-            each.rmdir()
