@@ -27,6 +27,7 @@ def make(say: Callable[[str], None]) -> Path:
         AnabranchError: there is no Java, or the JVM wrote no archive.
     """
     from anabranch.spark.session import class_archive, java_program
+    from anabranch.spark.session.printed import last_lines
 
     java = java_program.resolve()
     archive = class_archive.path(java)
@@ -37,23 +38,16 @@ def make(say: Callable[[str], None]) -> Path:
         makes = java_program.option(f"{class_archive.MAKE}{part}")
         options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Xlog:disable {makes}"
         command = [sys.executable, "-P", "-m", "anabranch.cli.archiving"]
-        with tempfile.TemporaryFile() as printed:
+        with tempfile.TemporaryFile() as output:
             env = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip()}
-            ran = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=printed, stderr=printed, env=env, check=False
-            )
+            ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, check=False)
             if ran.returncode or not part.is_file():
-                printed.seek(0)
+                output.seek(0)
                 raise AnabranchError(
-                    f"no archive of Spark's classes was made: {_last(printed.read())}",
+                    f"no archive of Spark's classes was made: {last_lines(output)}",
                     "jobs run without it, and only start later; see that Java is complete, and try again",
                 )
     return archive
-
-
-def _last(printed: bytes) -> str:
-    lines = [line for line in printed.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "nothing was printed"
 
 
 def main() -> None:

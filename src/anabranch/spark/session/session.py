@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import pyspark
@@ -34,6 +34,7 @@ from anabranch.spark.internals import (
 )
 from anabranch.spark.internals.surface import Probe
 from anabranch.spark.session import class_archive, cluster, confidential, java_program, registered_sources
+from anabranch.spark.session.printed import last_lines
 from anabranch.systems.contract import SessionNeeds
 from anabranch.systems.systems import Systems
 
@@ -192,8 +193,8 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
             builder = builder.config(name, value)
     for name in _SAID_BY_US:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    with _printing_to(output), confidential.in_file(secrets):
-        spark = opened(builder, master, settled.get("spark.jars.packages", ""), needs.cure)
+    with _printing_to(output) as printed, confidential.in_file(secrets):
+        spark = opened(builder, master, settled.get("spark.jars.packages", ""), needs.cure, printed)
     try:
         probes.insist(spark)
     except UnsupportedSparkError:
@@ -218,12 +219,15 @@ def stop(spark: SparkSession) -> None:
     context_stop.stop(spark)
 
 
-def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "") -> SparkSession:
+def opened(
+    builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "", printed: BinaryIO | None = None
+) -> SparkSession:
     """Have PySpark start the session. With a local master, errors other than those below are raised unchanged.
 
     Args:
         packages: the Maven packages that Spark fetches, for the error.
         cure: how else to get the packages, for the error.
+        printed: what Java prints, for the error; None if this process's stderr shows it.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends unexpectedly, or the cluster doesn't accept the
@@ -232,14 +236,15 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
     try:
         return builder.getOrCreate()
     except Exception as error:
+        said = "see Spark's output" if printed is None else last_lines(printed)
         if packages and "JAVA_GATEWAY_EXITED" in str(error):
             raise AnabranchError(
-                f"Spark hasn't started with {packages}, which it gets from a Maven repository: see Spark's output",
+                f"Spark hasn't started with {packages}, which it gets from a Maven repository: {said}",
                 f"if the repository doesn't have them: {cure}" if cure else "name others in [formats]",
             ) from error
         if not cluster.is_cluster(master):
             if "JAVA_GATEWAY_EXITED" in str(error):
-                raise _java_ended() from error
+                raise _java_ended(said) from error
             raise
         lines = str(error).strip().splitlines()
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
@@ -249,9 +254,9 @@ def opened(builder: SparkSession.Builder, master: str, packages: str = "", cure:
         ) from error
 
 
-def _java_ended() -> AnabranchError:
+def _java_ended(said: str) -> AnabranchError:
     """The error for a session on this machine whose JVM ended before Spark had started. If the JVM lacks a module that
-    Spark needs, the error says so.
+    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where that is.
     """
     path = java_program.resolve().path
     tried = subprocess.run(
@@ -263,7 +268,7 @@ def _java_ended() -> AnabranchError:
             "it is an incomplete Java, such as jlink makes: set JAVA_HOME to a complete Java 17 or 21",
         )
     return AnabranchError(
-        "Java ended before Spark had started; see its output",
+        f"Java ended before Spark had started: {said}",
         f"see that {path} starts with the options in JAVA_TOOL_OPTIONS and JDK_JAVA_OPTIONS, if they are set, and that "
         "this machine has the memory of [spark] memory",
     )
@@ -271,11 +276,11 @@ def _java_ended() -> AnabranchError:
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
     """Start a small session on this machine, even if containers run their sessions on a cluster. The output of its JVM
-    and Python workers is discarded.
+    and Python workers isn't shown. If the session doesn't start, the error contains the end of the output.
     """
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
-    return start(settings.model_copy(update={"spark": small}), home, Path(os.devnull))
+    return start(settings.model_copy(update={"spark": small}), home, scratch.folder("printed") / "spark.log")
 
 
 def _needs(settings: Settings) -> SessionNeeds:
@@ -322,22 +327,25 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 
 @contextmanager
-def _printing_to(output: Path | None) -> Iterator[None]:
-    """A context for starting processes that write their stderr to the file ``output``, even after the context has
-    ended. Without a file, the processes use this process's stderr."""
+def _printing_to(output: Path | None) -> Iterator[BinaryIO | None]:
+    """A context for starting processes that write to the file ``output``, even after the context has ended. Provides a
+    file to read what they have written. Without ``output``, the processes use this process's stdout and stderr."""
     if output is None:
-        yield
+        yield None
         return
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
         if output.exists() and output.stat().st_size > _MOST_PRINTED:
             output.replace(output.with_name(f"{output.name}.1"))
-        with output.open("ab") as file:
-            os.dup2(file.fileno(), 2)
-        yield
+        with output.open("ab") as file, output.open("rb") as printed:
+            printed.seek(0, os.SEEK_END)
+            for number in kept:
+                os.dup2(file.fileno(), number)
+            yield printed
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, descriptor in kept.items():
+            os.dup2(descriptor, number)
+            os.close(descriptor)
 
 
 def _pickle_by_value(folder: Path) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import anabranch
 from anabranch.config import Settings, SparkSettings
@@ -146,7 +147,9 @@ def test_a_java_that_spark_does_not_start_with_is_named(tmp_path: Path, monkeypa
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number")
 
     builder: Any = SimpleNamespace(getOrCreate=failing)
-    with pytest.raises(AnabranchError, match=r"Java ended before Spark had started; .*\n.* \[spark\] memory"):
+    with pytest.raises(
+        AnabranchError, match=r"Java ended before Spark had started: see Spark's .*\n.* \[spark\] memory"
+    ):
         session.opened(builder, "local[2]")
     subprocess.run(["jlink", "--add-modules", "java.base", "--output", tmp_path / "part"], check=True)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "part"))
@@ -162,6 +165,46 @@ def test_packages_that_spark_may_not_have_got_are_named() -> None:
     connector = jars.of_pyspark()
     with pytest.raises(AnabranchError, match=f"^Spark hasn't started with {connector}, .*\n.*anabranch jars fetch"):
         session.opened(builder, "local[2]", connector, jars.OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "told"),
+    [
+        ("Error during initialization\nNot enough space", "", "Error during initialization / Not enough space"),
+        ("", "Picked up\nUnrecognized option: -Xfoo\nNo Java\n\n", "Picked up / Unrecognized option: -Xfoo / No Java"),
+        ("", "::::\nb;1: not found\n\tat a.B.c(D:1)\n\t... 2 more", "b;1: not found"),
+    ],
+)
+@pytest.mark.parametrize("packages", ["", "a:b:1"])
+def test_what_java_printed_is_told_where_it_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    packages: str,
+    stdout: str,
+    stderr: str,
+    told: str,
+) -> None:
+    def failing(_: object) -> None:
+        subprocess.run(["sh", "-c", 'printf "$1"; printf "$2" >&2', "sh", stdout, stderr], check=True)
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", failing)
+    conf = {"spark.jars.packages": packages} if packages else {}
+    start = "Spark hasn't started with a:b:1, .*" if packages else "Java ended before Spark had started"
+    with pytest.raises(AnabranchError, match=f"^{start}: {told}\n"):
+        session.for_schemas(Settings(spark=SparkSettings(conf=conf)), "")
+    subprocess.run(["sh", "-c", "echo shown; echo also >&2"], check=True)
+    assert capfd.readouterr() == ("shown\n", "also\n")
+
+
+def test_only_what_this_java_printed_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def failing(_: object) -> None:
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number")
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", failing)
+    (tmp_path / "log").write_text("a line of an earlier session\n")
+    with pytest.raises(AnabranchError, match=r"^Java ended before Spark had started: nothing was printed\n"):
+        session.start(Settings(), output=tmp_path / "log")
 
 
 def test_schemas_are_checked_here_whatever_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:

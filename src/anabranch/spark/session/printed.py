@@ -1,0 +1,20 @@
+"""Finds the lines with which a process that failed says why."""
+
+from __future__ import annotations
+
+import re
+from typing import IO
+
+__all__ = ["last_lines"]
+
+_MOST = 3
+_FRAME = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more")
+
+
+def last_lines(output: IO[bytes]) -> str:
+    """The last three lines of a process's output, separated by slashes. Lines without letters and Java's stack frames
+    are left out. Only the output from the file's position on is read.
+    """
+    lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
+    texts = [line for line in lines if any(map(str.isalpha, line)) and not _FRAME.fullmatch(line)]
+    return " / ".join(texts[-_MOST:]) or "nothing was printed"
