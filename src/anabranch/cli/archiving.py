@@ -17,14 +17,18 @@ from pathlib import Path
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError
 
-__all__ = ["make"]
+__all__ = ["MADE_WITHIN", "make"]
+
+MADE_WITHIN = 900.0
+"""Seconds after which making the archive is given up. It usually takes up to a minute."""
+_CURE = "jobs run without it, and only start later; see that Java is complete, and try again"
 
 
 def make(say: Callable[[str], None]) -> Path:
     """Make the archive, unless there is one that Java accepts, and return its path.
 
     Raises:
-        AnabranchError: there is no Java, or the JVM wrote no archive.
+        AnabranchError: there is no Java, or the JVM wrote no archive, or not in time.
     """
     from anabranch.spark.session import class_archive, java_program
     from anabranch.spark.session.printed import last_lines
@@ -40,13 +44,22 @@ def make(say: Callable[[str], None]) -> Path:
         command = [sys.executable, "-P", "-m", "anabranch.cli.archiving"]
         with tempfile.TemporaryFile() as output:
             env = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip()}
-            ran = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, check=False)
+            try:
+                ran = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=env,
+                    timeout=MADE_WITHIN,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                what = f"no archive of Spark's classes was made within {MADE_WITHIN:g} s"
+                raise AnabranchError(what, _CURE) from error
             if ran.returncode or not part.is_file():
                 output.seek(0)
-                raise AnabranchError(
-                    f"no archive of Spark's classes was made: {last_lines(output)}",
-                    "jobs run without it, and only start later; see that Java is complete, and try again",
-                )
+                raise AnabranchError(f"no archive of Spark's classes was made: {last_lines(output)}", _CURE)
     return archive
 
 

@@ -3,6 +3,8 @@ line for each check."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import platform
 import shutil
 import subprocess
@@ -21,7 +23,7 @@ from anabranch.config.secrets import without_passwords
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
-from anabranch.errors import AnabranchError, NotFoundError
+from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
 from anabranch.jars import fetching, repository
@@ -30,7 +32,12 @@ from anabranch.systems.contract import System
 from anabranch.systems.folders import can_be_written
 from anabranch.systems.systems import Systems
 
+MAVEN_ENDS_WITHIN = 300.0
+"""Seconds after which Maven counts as hanging, for example because a proxy doesn't answer."""
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+
+_Result = tuple[str, bool, str]
+"""A check's name, whether it passed, and a text."""
 
 
 def doctor(
@@ -45,10 +52,8 @@ def doctor(
 ) -> None:
     """Check whether this machine has what a job needs. Exits with 1 if something is missing."""
     settings = configuration.load(config)
-    if fix:
-        _fix(settings)
     results = []
-    for name, ok, found in _results(settings):
+    for name, ok, found in itertools.chain(_fix(settings) if fix else (), _results(settings)):
         results.append((name, ok, found))
         if not json:
             typer.echo(f"{'ok  ' if ok else 'FAIL'} {name}: {found}")
@@ -60,22 +65,37 @@ def doctor(
         )
 
 
-def _fix(settings: Settings) -> None:
+def _fix(settings: Settings) -> Iterator[_Result]:
     """Archive Spark's classes. Also fetch the jars that the settings' systems and formats need; otherwise, Spark would
-    look for these jars in a Maven repository."""
-    systems = Systems(settings)
-    wanted = [system.session_needs().jars for system in systems.all if _is_wanted(system, systems, settings)]
-    wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
-    for name in filter(None, wanted):
-        folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
-        progress.say(f"{name} jars: {folder}")
+    look for these jars in a Maven repository. There is a failed result for each set of jars that can't be fetched."""
+    for name in _wanted_jars(settings):
+        try:
+            folder = fetching.fetch(jar_set(name), repository.chosen(), progress.say)
+        except AnabranchError as error:
+            yield f"{name} jars", False, str(error)
+        else:
+            progress.say(f"{name} jars: {folder}")
     try:
         archiving.make(progress.say)
     except (AnabranchError, OSError) as error:  # the checks that follow say what is missing
         progress.say(f"no archive of Spark's classes: {error}")
 
 
-def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
+def _wanted_jars(settings: Settings) -> list[str]:
+    """The names of the sets of jars to fetch."""
+    systems = Systems(settings)
+    wanted = []
+    for system in systems.all:
+        if _is_wanted(system, systems, settings):
+            with contextlib.suppress(ConfigError):  # the check of the system's connector says what is wrong
+                wanted.append(system.session_needs().jars)
+    for module in modules.needed(settings):
+        with contextlib.suppress(ConfigError):  # the check of the module does
+            wanted.append(modules.jars(settings.formats, module))
+    return [name for name in wanted if name]
+
+
+def _results(settings: Settings) -> Iterator[_Result]:
     checks: dict[str, Callable[[Settings], str]] = {
         "python": lambda _: platform.python_version(),
         "java": _java,
@@ -88,14 +108,20 @@ def _results(settings: Settings) -> Iterator[tuple[str, bool, str]]:
     }
     failed = set()
     for name, check in checks.items():
-        try:
-            yield name, True, check(settings)
-        except AnabranchError as error:
+        result = _result(name, partial(check, settings))
+        if not result[1]:
             failed.add(name)
-            yield name, False, str(error)
+        yield result
     if "java" not in failed:
-        yield "class archive", True, _class_archive()
+        yield _result("class archive", _class_archive)
         yield from _internals(settings)
+
+
+def _result(name: str, check: Callable[[], str]) -> _Result:
+    try:
+        return name, True, check()
+    except AnabranchError as error:
+        return name, False, str(error)
 
 
 def _java(_: Settings) -> str:
@@ -125,10 +151,9 @@ def _class_archive() -> str:
     return str(archive) if class_archive.is_accepted(java) else f"{archive}, which Java doesn't accept; {cure}"
 
 
-def _internals(settings: Settings) -> Iterator[tuple[str, bool, str]]:
-    """One result for all probes of Spark's private surface together, and one more for each probe that fails. Results
-    are triples: the check's name, whether it passed, and a text. If Spark doesn't start, a single failed result says
-    why."""
+def _internals(settings: Settings) -> Iterator[_Result]:
+    """One result for all probes of Spark's private surface together, and one more for each probe that fails. If Spark
+    doesn't start, a single failed result says why."""
     from anabranch.spark.session import session
 
     progress.say("starting Spark to check it ...")
@@ -193,7 +218,7 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
     """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted`` and must come
-    from a Maven repository that doesn't have it. (Without ``mvn``, this isn't checked.)"""
+    from a Maven repository that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
     needs = system.session_needs()
     packages = needs.conf.get("spark.jars.packages", "")
     for each in packages.split(",") if packages and wanted else ():
@@ -205,13 +230,13 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 def _module(module: str, settings: Settings) -> str:
     """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository
-    that doesn't have it. (Without ``mvn``, this isn't checked.)"""
+    that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         return str(where)
     there = _is_in_maven(where)
     if there is None:
-        return f"{where}, which Spark gets from a Maven repository (without mvn, this can't be checked)"
+        return f"{where}, which Spark gets from a Maven repository (not checked: mvn is missing, or doesn't answer)"
     if not there:
         raise AnabranchError(
             f"{where} isn't available from the Maven repository here",
@@ -221,13 +246,21 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None if this machine has no ``mvn``."""
+    """Whether a Maven repository has the package; None if this machine has no ``mvn``, or ``mvn`` doesn't end in
+    time."""
     maven = shutil.which("mvn")
     if maven is None:
         return None
     progress.say(f"asking Maven for {package} ...")
     command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={package}", "-Dtransitive=false"]
-    ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    nowhere = subprocess.DEVNULL
+    try:
+        ran = subprocess.run(
+            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=MAVEN_ENDS_WITHIN, check=False
+        )
+    except subprocess.TimeoutExpired:
+        progress.say(f"Maven didn't answer within {MAVEN_ENDS_WITHIN:g} s")
+        return None
     return ran.returncode == 0
 
 

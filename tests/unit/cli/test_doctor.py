@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.cli import archiving
+from anabranch.cli import archiving, doctor
 from anabranch.cli.main import app
 from anabranch.errors import AnabranchError, UnsupportedSparkError
 from anabranch.jars.pinned import jar_set
@@ -44,6 +45,17 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
         return found
 
     return call
+
+
+HANGS = "sleep 5\ntrue"
+"""``sleep`` has the script's output, and goes on when the script is killed."""
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return path
 
 
 def connector(folder: Path) -> Path:
@@ -209,6 +221,7 @@ def test_fix_fetches_what_settings_need_and_do_not_name(
 ) -> None:
     """The repository has nothing: the first jar that it refuses ends the fetching, so others may not be asked for."""
     connector(tmp_path / "mine")
+    monkeypatch.setenv("PATH", str(script(tmp_path / "bin" / "mvn", "exit 0").parent), prepend=os.pathsep)
     monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
     archived: list[object] = []
     monkeypatch.setattr(archiving, "make", archived.append)
@@ -230,9 +243,68 @@ def test_fix_fetches_what_settings_need_and_do_not_name(
     server.shutdown()
     server.server_close()
     assert set(asked_for) <= {f"/{jar.path}" for jar in jar_set(wanted).jars} if wanted else not asked_for
-    refused = isinstance(result.exception, AnabranchError) and "HTTP status 404" in str(result.exception)
-    assert refused == bool(asked_for) == bool(wanted)
-    assert bool(archived) == (not wanted), "what can't be fetched ends it"
+    failed = [line for line in result.stdout.splitlines() if line.startswith("FAIL") and "HTTP status 404" in line]
+    assert [line.split(":")[0] for line in failed] == ([f"FAIL {wanted} jars"] if wanted else [])
+    assert isinstance(result.exception, AnabranchError) == bool(asked_for) == bool(wanted)
+    assert archived, "what can't be fetched doesn't end it"
+    assert "ok   storage root" in result.stdout
+
+
+def test_fix_goes_on_where_settings_name_no_jars(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    archived: list[object] = []
+    monkeypatch.setattr(archiving, "make", archived.append)
+    (tmp_path / "anabranch.toml").write_text('[systems.kafka]\njars = "nowhere"')
+    result = CliRunner().invoke(app, ["doctor", "--fix", "--config", str(tmp_path / "anabranch.toml")])
+    assert "FAIL kafka connector: " in result.stdout
+    assert archived
+
+
+def test_a_maven_that_hangs_is_not_waited_for(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(script(tmp_path / "bin" / "mvn", HANGS).parent), prepend=os.pathsep)
+    monkeypatch.setattr(doctor, "MAVEN_ENDS_WITHIN", 0.2)
+    began = time.monotonic()
+    ok, said = look('[streams.a]\nformat = "avro"')["spark-avro"]
+    assert ok
+    assert said.endswith("(not checked: mvn is missing, or doesn't answer)")
+    assert time.monotonic() - began < 5
+
+
+def test_a_java_that_hangs_fails_its_check(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = script(tmp_path / "jdk" / "bin" / "java", HANGS)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    monkeypatch.setattr(java_program, "ENDS_WITHIN", 0.2)
+    began = time.monotonic()
+    found = look("")
+    assert time.monotonic() - began < 5
+    ok, said = found["java"]
+    assert not ok
+    assert said.startswith(f"{java} -version doesn't end within 0.2 s\n")
+    assert "storage root" in found, "the other checks follow"
+    java.chmod(0o600)
+    assert look("")["java"][1].startswith(f"{java} can't be run: Permission denied\n")
+
+
+def test_a_java_that_hangs_with_the_archive_fails_its_check(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = class_archive.path(java_program.resolve())
+    archive.parent.mkdir(parents=True)
+    archive.touch()
+    monkeypatch.setattr(class_archive, "ENDS_WITHIN", 0.001)
+    found = look("")
+    ok, said = found["class archive"]
+    assert not ok
+    assert said.startswith(f"whether Java accepts {archive} can't be checked: ")
+    assert "spark internals" in found
+
+
+def test_an_archive_that_takes_too_long_is_given_up(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiving, "MADE_WITHIN", 0.001)
+    monkeypatch.setattr(class_archive, "is_accepted", lambda _: False)
+    with pytest.raises(AnabranchError, match=r"^no archive of Spark's classes was made within 0\.001 s\n"):
+        archiving.make(lambda _: None)
+    assert [each for each in (tmp_path / "cache").rglob("*") if each.is_file()] == []
 
 
 def test_whether_jvms_load_classes_from_an_archive(look: Look) -> None:

@@ -19,13 +19,16 @@ from pathlib import Path
 import pyspark
 
 from anabranch import cache_dir
+from anabranch.errors import AnabranchError
 from anabranch.spark.session.java_program import Java, option
 
-__all__ = ["MAKE", "USE", "is_accepted", "making", "options", "path"]
+__all__ = ["ENDS_WITHIN", "MAKE", "USE", "is_accepted", "making", "options", "path"]
 
 USE = "-XX:SharedArchiveFile="
 MAKE = "-XX:ArchiveClassesAtExit="
 
+ENDS_WITHIN = 120.0
+"""Seconds after which a JVM that only tries an archive counts as hanging. It usually takes one or two."""
 _FILE = "classes.jsa"
 _OF = "jars.txt"
 """The name of a file next to each archive. The file contains the path of the folder with the jars for which the archive
@@ -62,13 +65,28 @@ def options(java: Java) -> str:
 
 
 def is_accepted(java: Java) -> bool:
-    """Whether there is an archive, and a JVM with Spark's class path accepts it."""
+    """Whether there is an archive, and a JVM with Spark's class path accepts it. Raises AnabranchError if the JVM
+    doesn't end in time."""
     given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{option(f'{USE}{path(java)}')} -Xshare:on"}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    return (
-        subprocess.run([submit, "--version"], env={**os.environ, **given}, capture_output=True, check=False).returncode
-        == 0
-    )
+    env, nowhere = {**os.environ, **given}, subprocess.DEVNULL
+    try:
+        ran = subprocess.run(
+            [submit, "--version"],
+            env=env,
+            stdin=nowhere,
+            stdout=nowhere,
+            stderr=nowhere,
+            timeout=ENDS_WITHIN,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise AnabranchError(
+            f"whether Java accepts {path(java)} can't be checked: {submit} --version doesn't end within "
+            f"{ENDS_WITHIN:g} s",
+            "try again when this machine has less to do; jobs also run without the archive",
+        ) from error
+    return ran.returncode == 0
 
 
 @contextmanager

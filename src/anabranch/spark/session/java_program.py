@@ -7,12 +7,16 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.errors import AnabranchError
 
-__all__ = ["Java", "option", "resolve"]
+__all__ = ["ENDS_WITHIN", "Java", "option", "resolve", "run"]
+
+ENDS_WITHIN = 60.0
+"""Seconds after which a Java that should only describe itself counts as hanging. It usually takes less than one."""
 
 _CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
 
@@ -36,19 +40,39 @@ def resolve() -> Java:
     ``PATH``.
 
     Raises:
-        AnabranchError: there is no Java, its version is below 17, or its version can't be determined.
+        AnabranchError: there is no Java, its version is below 17, or its version can't be determined, for example
+            because it hangs.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).is_file():
         raise AnabranchError(f"there is no Java: {java or 'no java on PATH, and JAVA_HOME is not set'}", _CURE)
-    ran = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", check=False)
-    printed = ran.stderr
+    _, printed = run(java, "-version")
     version = re.search(r'version "(?:1\.)?(\d+)', printed)
     if version is None or int(version[1]) < 17:
         known = version[1] if version else "of an unknown version"
         raise AnabranchError(f"{java} is Java {known}; Spark needs 17 or 21", _CURE)
     return Java(java, int(version[1]), printed)
+
+
+def run(java: str, *options: str) -> tuple[int, str]:
+    """Run ``java`` with options that let it end at once. Returns its exit code and what it has printed.
+
+    Raises:
+        AnabranchError: it can't be run, or doesn't end in time.
+    """
+    command = [java, *options]
+    with tempfile.TemporaryFile() as output:  # a pipe would also be waited for until the process's children end
+        try:
+            ran = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=ENDS_WITHIN, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AnabranchError(f"{shlex.join(command)} doesn't end within {ENDS_WITHIN:g} s", _CURE) from error
+        except OSError as error:
+            raise AnabranchError(f"{java} can't be run: {error.strerror or error}", _CURE) from error
+        output.seek(0)
+        return ran.returncode, output.read().decode(errors="replace")
 
 
 def option(text: str) -> str:

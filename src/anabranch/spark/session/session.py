@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -259,10 +258,8 @@ def _java_ended(said: str) -> AnabranchError:
     Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where that is.
     """
     path = java_program.resolve().path
-    tried = subprocess.run(
-        [path, f"--add-modules={_INCUBATOR}", "-version"], capture_output=True, text=True, errors="replace", check=False
-    )
-    if _INCUBATOR in tried.stdout + tried.stderr and tried.returncode:
+    code, tried = java_program.run(path, f"--add-modules={_INCUBATOR}", "-version")
+    if _INCUBATOR in tried and code:
         return AnabranchError(
             f"{path} lacks the module {_INCUBATOR}, without which Spark doesn't start",
             "it is an incomplete Java, such as jlink makes: set JAVA_HOME to a complete Java 17 or 21",
