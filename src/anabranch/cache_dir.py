@@ -6,10 +6,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from anabranch.errors import ConfigError
+
 __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """The folder ``anabranch`` in ``$XDG_CACHE_HOME`` or, if that isn't set, in ``~/.cache``. It may not exist yet."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "anabranch"
+    """The folder ``anabranch`` in ``$XDG_CACHE_HOME`` or, if that isn't set, in ``~/.cache``. It may not exist yet.
+
+    Raises:
+        ConfigError: ``XDG_CACHE_HOME`` isn't set, and the home folder isn't known.
+    """
+    configured = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(configured) if configured else Path.home() / ".cache") / "anabranch"
+    except RuntimeError as error:
+        raise ConfigError(
+            f"there is no folder for anabranch's cache: HOME isn't set, and the user {os.getuid()} is unknown here",
+            "let XDG_CACHE_HOME name a folder that this user can write",
+        ) from error

@@ -89,9 +89,7 @@ def _wanted_jars(settings: Settings) -> list[str]:
         if _is_wanted(system, systems, settings):
             with contextlib.suppress(ConfigError):  # the check of the system's connector says what is wrong
                 wanted.append(system.session_needs().jars)
-    for module in modules.needed(settings):
-        with contextlib.suppress(ConfigError):  # the check of the module does
-            wanted.append(modules.jars(settings.formats, module))
+    wanted += [modules.jars(settings.formats, module) for module in modules.needed(settings)]
     return [name for name in wanted if name]
 
 

@@ -47,10 +47,10 @@ def found(settings: FormatsSettings, module: str) -> Path | str:
 
 
 def jars(settings: FormatsSettings, module: str) -> str:
-    """The name of the set of jars (in :data:`anabranch.jars.pinned.SETS`) that must be fetched for a module. Empty if
-    the module needs no jars, or if its jar is on this machine.
+    """The name of the set of jars (in :data:`anabranch.jars.pinned.SETS`) from which a module's jar is taken once the
+    set is fetched. Empty if there is no such set, or if the jar is taken from the configured folder.
     """
-    return "avro" if module == "spark-avro" and isinstance(found(settings, module), str) else ""
+    return "avro" if module == "spark-avro" and settings.jars is None else ""
 
 
 def conf(settings: Settings, held: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from anabranch import own_files
 from anabranch.errors import AnabranchError, DamagedError, UnreachableError
 from anabranch.httpx_alone import httpx
 from anabranch.jars.pinned import Jar, JarSet
@@ -26,8 +27,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
 
-    A new folder appears in the cache only when it is complete. If the folder exists, but lacks jars, only the missing
-    jars are added, because another process may be using the folder.
+    A new folder appears in the cache only when it is complete. If the folder exists, but lacks jars or has damaged
+    ones, only these are put there, because another process may be using the folder.
 
     Args:
         say: called with a line of text before anything is fetched.
@@ -60,15 +61,19 @@ def _fetch(wanted: JarSet, repository: Repository) -> None:
 
 
 def _put(new: Path, wanted: JarSet) -> None:
-    """Move ``new``, a complete folder, into the cache. If the set's folder is there already, move only missing jars."""
+    """Move ``new``, a complete folder, into the cache. If the set's folder is there already, move only the jars that it
+    lacks or that are damaged there."""
+    own_files.sync(new)
     try:
         new.rename(wanted.folder)
     except OSError:
         if not wanted.folder.is_dir():
             raise
         for jar in wanted.jars:
-            if not (wanted.folder / jar.file).is_file():
+            if not jar.is_in(wanted.folder):
                 (new / jar.file).replace(wanted.folder / jar.file)
+        own_files.sync(wanted.folder)
+    own_files.sync(wanted.folder.parent)
 
 
 def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: Path) -> None:
@@ -90,6 +95,7 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
             _CURE,
         )
     (folder / jar.file).write_bytes(response.content)
+    own_files.sync(folder / jar.file)  # otherwise, a power cut could leave an empty file in the cache
 
 
 def _trusted() -> ssl.SSLContext:

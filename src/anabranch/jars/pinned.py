@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,14 @@ class Jar:
         """The jar's path in a Maven repository."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file}"
 
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder has the jar, with the right checksum. Raises OSError if the jar can't be read."""
+        try:
+            with (folder / self.file).open("rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest() == self.sha256
+        except FileNotFoundError:
+            return False
+
 
 @dataclass(frozen=True)
 class JarSet:
@@ -54,8 +63,8 @@ class JarSet:
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all jars of the set. The jars' checksums were verified when the jars were fetched."""
-        return all((self.folder / jar.file).is_file() for jar in self.jars)
+        """Whether the cache has all jars of the set, with the right checksums. Raises OSError if one can't be read."""
+        return all(jar.is_in(self.folder) for jar in self.jars)
 
 
 def jar_set(name: str) -> JarSet:

@@ -43,18 +43,24 @@ def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, 
     Raises:
         UsageError: the URL isn't an HTTP URL; or ``settings.xml`` is needed and exists, but can't be read.
     """
-    settings = (home or Path.home()) / ".m2" / "settings.xml"
     if url is not None:
         named = Repository(url, "--repository")
     elif environment.get(VARIABLE):
         named = Repository(environment[VARIABLE], VARIABLE)
-    elif (mirror := _mirror(settings)) is not None:
+    elif (settings := _settings_file(home)) is not None and (mirror := _mirror(settings)) is not None:
         named = Repository(mirror, f"the mirror in {settings}")
     else:
         named = Repository(_CENTRAL, "Maven Central")
     if not named.url.startswith(("https://", "http://")):
         raise UsageError(f"{named} isn't the URL of a Maven repository", "name one that begins with https://")
     return Repository(named.url.rstrip("/"), named.origin)
+
+
+def _settings_file(home: Path | None) -> Path | None:
+    try:
+        return (home or Path.home()) / ".m2" / "settings.xml"
+    except RuntimeError:  # the home folder isn't known, so Maven would have no settings either
+        return None
 
 
 def _mirror(settings: Path) -> str | None:

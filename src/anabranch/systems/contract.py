@@ -59,8 +59,8 @@ class SessionNeeds:
         origin: where the jars or packages come from, for messages.
         summary: what the packages are, for messages.
         cure: what to do if no Maven repository has the packages.
-        jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, replace the packages; empty if
-            there is no such set.
+        jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, are used or replace the packages;
+            empty if there is no such set.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)

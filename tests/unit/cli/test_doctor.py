@@ -250,6 +250,24 @@ def test_fix_fetches_what_settings_need_and_do_not_name(
     assert "ok   storage root" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"), [('[systems]\ndefault = "kafka"', "connector"), ('[streams.a]\nformat = "avro"', "avro")]
+)
+def test_fix_repairs_jars_that_a_power_cut_has_emptied(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, name: str
+) -> None:
+    wanted = jar_set(name)
+    wanted.folder.mkdir(parents=True)
+    for jar in wanted.jars:
+        (wanted.folder / jar.file).touch()
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    monkeypatch.setattr(archiving, "make", lambda _: None)
+    monkeypatch.setenv(VARIABLE, "http://127.0.0.1:1")
+    (tmp_path / "anabranch.toml").write_text(settings)
+    result = CliRunner().invoke(app, ["doctor", "--fix", "--config", str(tmp_path / "anabranch.toml")])
+    assert f"FAIL {name} jars: " in result.stdout, "they are to be fetched again"
+
+
 def test_fix_goes_on_where_settings_name_no_jars(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
     archived: list[object] = []

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import pwd
 import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
+from anabranch import cache_dir, own_files
 from anabranch.cli.main import app
-from anabranch.errors import AnabranchError, DamagedError, UnreachableError, UsageError
+from anabranch.errors import AnabranchError, ConfigError, DamagedError, UnreachableError, UsageError
 from anabranch.formats import modules
 from anabranch.jars import fetching, repository
 from anabranch.jars.pinned import SETS, Jar, JarSet, jar_set
@@ -66,6 +69,55 @@ def test_what_another_process_has_put_there_meanwhile_stays(served: tuple[Path, 
     assert TWO.is_there
     assert [jar.stat().st_ino for jar in (folder, *theirs)] == kept
     assert [entry.name for entry in folder.parent.iterdir()] == ["two-1"]
+
+
+@pytest.mark.parametrize("content", [b"", b"a ja", b"b jar"], ids=["empty", "cut off", "other"])
+def test_a_jar_that_a_power_cut_has_damaged_is_replaced(served: tuple[Path, Repository], content: bytes) -> None:
+    folder = fetching.fetch(TWO, served[1], lambda _: None)
+    damaged, intact = (folder / jar.file for jar in TWO.jars)
+    kept = intact.stat().st_ino
+    damaged.write_bytes(content)
+    assert not TWO.is_there
+    assert fetching.fetch(TWO, served[1], lambda _: None) == folder
+    assert damaged.read_bytes() == CONTENT
+    assert intact.stat().st_ino == kept, "another process may be using it"
+    assert TWO.is_there
+
+
+def test_jars_are_durable_before_the_cache_has_them(
+    served: tuple[Path, Repository], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    monkeypatch.setattr(own_files, "sync", lambda path: synced.append((Path(path).name, TWO.folder.exists())))
+    fetching.fetch(TWO, served[1], lambda _: None)
+    assert sorted(synced[:2]) == [("one_2.13-1.0.jar", False), ("other-2-3.jar", False)]
+    assert synced[2:] == [("two-1", False), ("anabranch", True)]
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who has no home folder, as in many containers."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def unknown(_: int) -> NoReturn:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+
+
+def test_a_user_without_a_home_is_told_to_name_a_cache(
+    homeless: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"^there is no folder for anabranch's cache: HOME .*\n.*XDG_CACHE_HOME"):
+        cache_dir.folder()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_dir.folder() == tmp_path / "anabranch"
+
+
+def test_a_user_without_a_home_has_no_settings_of_maven(homeless: None) -> None:
+    assert repository.chosen(environment={}).origin == "Maven Central"
+    assert repository.chosen("https://given", {}).url == "https://given"
 
 
 @pytest.mark.parametrize("kind", ["missing", "damaged", "unreachable"])

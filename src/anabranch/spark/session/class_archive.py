@@ -19,7 +19,7 @@ from pathlib import Path
 import pyspark
 
 from anabranch import cache_dir
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, ConfigError
 from anabranch.spark.session.java_program import Java, option
 
 __all__ = ["ENDS_WITHIN", "MAKE", "USE", "is_accepted", "making", "options", "path"]
@@ -60,7 +60,7 @@ def options(java: Java) -> str:
     try:
         archive = path(java)
         return f"{option(f'{USE}{archive}')} -Xlog:cds*=off" if archive.is_file() else ""
-    except (OSError, RuntimeError):  # no home folder, or an unreadable cache: jobs only start more slowly
+    except (OSError, ConfigError):  # no home folder, or an unreadable cache: jobs only start more slowly
         return ""
 
 

@@ -190,7 +190,7 @@ class KafkaSystem(System):
     def session_needs(self) -> SessionNeeds:
         found = jars.found(self.settings)
         summary = "the Kafka connector of the PySpark that is installed" if found.packages == jars.of_pyspark() else ""
-        fetchable = "connector" if found.source == "packages" and self.settings.packages is None else ""
+        fetchable = "connector" if found.source != "setting" and self.settings.packages is None else ""
         return SessionNeeds(found.conf(), found.origin, summary, jars.OTHERS, fetchable)
 
     def checks(self) -> Mapping[str, Callable[[], str]]:
