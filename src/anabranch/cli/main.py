@@ -150,6 +150,7 @@ module."""
 def main() -> NoReturn:
     """The entry point of ``anabranch``."""
     started_with[:] = sys.orig_argv[1:]
+    _open_closed_streams()
     _end(called())
 
 
@@ -180,6 +181,17 @@ def called() -> int:
         logs.get_logger().debug("the error came from here", exc_info=True)
         code = 1
     return code
+
+
+def _open_closed_streams() -> None:
+    """Let standard streams that are closed be ``/dev/null``. Otherwise, they would be None, and the next file that is
+    opened would take their place in processes that this one starts. ``sys.__stdin__`` stays None.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
 def _chosen(variable: str, default: str, known: Collection[str]) -> str:

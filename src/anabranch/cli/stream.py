@@ -263,6 +263,8 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
 
 
 def _opened(file: Path | None) -> Any:
+    if file is None and sys.__stdin__ is None:
+        raise UsageError("the standard input is closed", "pipe JSON lines into the command, or name a file with --file")
     if file is None:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:

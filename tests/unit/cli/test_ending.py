@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli.main import app
 
 SOURCE = """
 import atexit
@@ -53,6 +56,41 @@ def test_what_cannot_be_printed_is_an_error(words: list[str]) -> None:
         1,
         "error: No space left on device\n  ANABRANCH_LOG=debug shows where\n",
     )
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_like_the_null_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str) -> None:
+    def run(verb: str) -> tuple[int, str, str]:
+        command = ["sh", "-c", f'"$0" -m anabranch stream {verb} {closed}', sys.executable]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    monkeypatch.chdir(tmp_path)
+    CliRunner().invoke(app, ["stream", "create", "flights", "--partitions", "1"], catch_exceptions=False)
+    no_input, no_output, no_errors = (each in closed.split() for each in ("<&-", ">&-", "2>&-"))
+    assert run("list") == (0, "" if no_output else "flights\t1\n", "")
+    refusal = "error: the standard input is closed\n  pipe JSON lines into the command, or name a file with --file\n"
+    told = refusal if no_input else "flights: 0 records written\n"
+    assert run("put flights") == (2 if no_input else 0, "", "" if no_errors else told)
+
+
+CHILD = """
+import subprocess
+from anabranch.cli import main
+def app(standalone_mode):
+    with open("ours", "w") as ours:
+        subprocess.run(["sh", "-c", "echo out; echo err >&2"], check=True)
+main.__globals__["app"] = app
+main()
+"""
+
+
+def test_what_other_processes_print_where_a_stream_is_closed_is_lost(tmp_path: Path) -> None:
+    command = ["sh", "-c", '"$0" -c "$1" >&- 2>&-', sys.executable, CHILD]
+    subprocess.run(command, cwd=tmp_path, timeout=60, check=True)
+    assert (tmp_path / "ours").read_text() == ""
 
 
 REFUSED = """
