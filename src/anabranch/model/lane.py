@@ -72,9 +72,9 @@ class AfterDrain(Document, frozen=True, kw_only=True):
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    If the lane's only predecessor never had a folder, and the lane isn't ``afresh``, the lane takes over these
-    attributes of the predecessor: ``drained``; ``rewind``, unless the lane has its own; and ``afresh``, if the lane is
-    stateful.
+    From predecessors that never had a folder, the lane takes over ``drained`` (without ``state``, if the lane is
+    ``afresh``) and, unless it has its own, ``rewind``; and if the only predecessor is such a lane, and the lane is
+    stateful, also ``afresh``.
 
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
@@ -108,8 +108,8 @@ class Lane(Document, frozen=True, kw_only=True):
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
             otherwise None.
         drained: what the lane takes over, if the lane is one of the first lanes of the deployment after a drain or a
-            reset; otherwise None. Such a lane has no predecessors, and its ``starting`` and ``inherits`` are known when
-            the lane is made.
+            reset, or continues for such lanes that never began; otherwise None. Such a first lane has no predecessors,
+            and its ``starting`` and ``inherits`` are known when the lane is made.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is

@@ -18,9 +18,9 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.error_text import Failure
 from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, FencedError, StateError
-from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
+from anabranch.planning.transition import inheritance
 from anabranch.systems.systems import Systems
 
 __all__ = ["LaneFolders"]
@@ -183,15 +183,8 @@ class LaneFolders:
     def inherited(self, lane: Lane) -> Progress:
         """The event time that a lane takes over. Raises StateError if the folder of a lane in ``inherits`` doesn't
         contain that lane's event time."""
-        found = [self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()]
-        before = progress.joined(found)
-        if lane.drained is not None:
-            mine = {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}
-            return progress.cleared(before, mine, lane.drained.writers)
-        if lane.rewind is None or not lane.rewind.clear:
-            return before
-        between = {ssp for _, ssps in found for ssp in ssps if ssp not in lane.rewind.to}
-        return progress.cleared(before, between, lane.rewind.after)
+        left = {name: self.of(lane.job, name, epoch).left() for name, epoch in lane.inherits.items()}
+        return inheritance.inherited(lane, left)
 
     def clock(self, lane: Lane) -> Path:
         """The local file with a lane's event time."""

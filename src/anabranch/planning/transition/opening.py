@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.errors import StateError
-from anabranch.model.lane import Lane, LaneState, Position
+from anabranch.model.lane import AfterDrain, Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning.ownership import broadcasts, positions
 from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPart
@@ -111,19 +111,37 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane ``lane``. If its only predecessor did nothing, the lane takes over what the predecessor would have taken
-    over.
-
-    If the lane isn't ``afresh``, and its only predecessor (``before``) has no folder, the lane takes over some of the
-    predecessor's attributes: ``drained``; ``rewind``, unless the lane has one; and, if the lane is stateful,
-    ``afresh``. Otherwise, the lane is returned unchanged.
+    """The lane ``lane``, with what it takes over in the place of those of its predecessors (``before``) that have no
+    folder: their ``drained``; their ``rewind``, unless the lane has one; and, if the only predecessor is ``afresh`` and
+    the lane is stateful, ``afresh``.
     """
-    if lane.afresh or len(before) != 1 or before[0].folder_epoch:
-        return lane
-    void = before[0]
+    void = [each for each in before if not each.folder_epoch]
+    alone = len(void) == len(before) == 1
+    drained = _combined_drains([each.drained for each in void if each.drained is not None])
     return msgspec.structs.replace(
-        lane, afresh=void.afresh and lane.stateful, rewind=lane.rewind or void.rewind, drained=void.drained
+        lane,
+        afresh=lane.afresh or (alone and void[0].afresh and lane.stateful),
+        rewind=lane.rewind or _combined_rewinds([each.rewind for each in void if each.rewind is not None]),
+        drained=msgspec.structs.replace(drained, state="") if drained is not None and lane.afresh else drained,
     )
+
+
+def _combined_drains(several: Sequence[AfterDrain]) -> AfterDrain | None:
+    """What one lane takes over in the place of several first lanes after a drain. (Several lanes have no state.)"""
+    if len(several) < 2:
+        return next(iter(several), None)
+    return AfterDrain(writers=tuple(dict.fromkeys(name for each in several for name in each.writers)))
+
+
+def _combined_rewinds(several: Sequence[Rewind]) -> Rewind | None:
+    """What one lane takes over in the place of several lanes that rewinds have made."""
+    if len(several) < 2:
+        return next(iter(several), None)
+    to: dict[str, int] = {}
+    for each in several:
+        to |= {ssp: min(offset, to.get(ssp, offset)) for ssp, offset in each.to.items()}
+    after = dict.fromkeys(name for each in several for name in each.after)
+    return Rewind(to=to, clear=any(each.clear for each in several), after=tuple(after))
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
