@@ -117,6 +117,12 @@ _KINDS = (
         r"DestHost:destPort (?!.*(?:AccessControlException|SaslException|GSSException)).* Failed on local exception",
     ),
     _awaited(
+        "a lock of the embedded log",
+        "perhaps a process that uses the stream is frozen: find it with `fuser` and the path of that lock, and let it "
+        "go on, or end it: the lane then continues without intervention",
+        r"other processes have held the lock .+ for \d+ s",
+    ),
+    _awaited(
         "the database",
         "see that the database runs and answers this machine: the lane continues without intervention",
         r"the database system is (?:starting up|shutting down|in recovery|not (?:yet )?accepting connections)",

@@ -353,7 +353,7 @@ class Coordinator(Operations):
 
     def fence_failed(self, lane: Lane, why: str) -> None:
         """Record that a lane can't be fenced yet. :meth:`fences` keeps returning the lane."""
-        self._store.note([job_events.of_lane(lane, self.registry.now(), "can't be fenced yet", why, kind="fence")])
+        fencing.note_failure(self.registry, lane, why)
 
     # Requests from a launcher
 

@@ -91,6 +91,7 @@ def test_partitions_without_a_leader_are_waited_for() -> None:
         ("java.net.ConnectException: Call From vm/10.0.0.1 to head:8020 failed on connection exception: java", "HDFS"),
         ('java.io.EOFException: End of File Exception between local host is: "vm/10.0.0.1"; destination', "HDFS"),
         ("DestHost:destPort head:8020 , LocalHost:localPort vm/10.0.0.1:0. Failed on local exception: java", "HDFS"),
+        ("x: other processes have held the lock /a b/s/0/.lock for 60 s", "a lock of the embedded log"),
         ("FATAL:  the database system is starting up", "the database"),
         ("FATAL:  the database system is not yet accepting connections", "the database"),
         ('connection to server at "10.0.0.1", port 5432 failed: Connection refused', "the database"),

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch import config as configuration
+from anabranch.coordinator.jobs import job_events, troubles
+from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
 from anabranch.systems.systems import Systems
 
-__all__ = ["Fence", "due", "fence", "settings_of"]
+__all__ = ["Fence", "due", "fence", "note_failure", "settings_of"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,15 @@ def due(store: Store, running_job: RunningJob) -> list[Fence]:
                 settings[lane.deployment] = settings_of(store, running_job.job, lane.deployment, present)
             found.append(Fence(lane, settings[lane.deployment]))
     return found
+
+
+def note_failure(registry: JobRegistry, lane: Lane, why: str) -> None:
+    """Record that a lane can't be fenced yet: as an event and, until the lane is fenced, in the job's warnings."""
+    with registry.locked_as_seen() as jobs:
+        if (running_job := jobs.get(lane.job)) is not None:
+            progress = running_job.progress
+            progress.unfenced = {**troubles.unfenced(running_job), (lane.id, lane.epoch): why}
+    registry.store.note([job_events.of_lane(lane, registry.now(), "can't be fenced yet", why, kind="fence")])
 
 
 def settings_of(store: Store, job: str, deployment: int, otherwise: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -81,6 +81,7 @@ def adopted(
     running_job = loaded(surroundings, stored, model, stored.state, store.lanes(job), former=former)
     running_job.seats.sure_from = lease_ends
     running_job.progress.troubles = {} if former is None else former.progress.troubles
+    running_job.progress.unfenced = {} if former is None else former.progress.unfenced
     for record in store.containers(job):
         process = Process(record=record, lease_ends=lease_ends)
         process.offered = {

@@ -285,6 +285,8 @@ class Progress:
         drains_for: how many seconds the drain was expected to take.
         troubles: for each thing that is due for the job but can't be done, the reason. The mapping is replaced, never
             changed in place.
+        unfenced: why lanes couldn't be fenced, by lane and epoch; some of them may be fenced by now. The mapping is
+            replaced, never changed in place.
     """
 
     changed_at: float = 0.0
@@ -300,6 +302,7 @@ class Progress:
     drains_since: float | None = None
     drains_for: float = 0.0
     troubles: Mapping[str, str] = field(default_factory=dict)
+    unfenced: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def has_changed(self, at: float, now: float) -> None:
         """Record that the job's state has changed. ``at`` is when the change was stored, in seconds since 1970; ``now``

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.coordinator.jobs import racks, standbys
+from anabranch.coordinator.jobs import racks, standbys, troubles
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.model.lane import LaneState
@@ -59,5 +59,6 @@ def status(job: RunningJob, now: float, lease: float, lost: Sequence[ContainerRe
 
 
 def warnings(job: RunningJob) -> tuple[str, ...]:
-    troubles = (f"{what}: {why}" for what, why in job.progress.troubles.items())
-    return tuple(each for each in (*troubles, job.inputs.warning, racks.misplaced(job)) if each)
+    due = (f"{what}: {why}" for what, why in job.progress.troubles.items())
+    fences = (f"lane {lane} can't be fenced yet: {why}" for (lane, _), why in troubles.unfenced(job).items())
+    return tuple(each for each in (*due, *fences, job.inputs.warning, racks.misplaced(job)) if each)

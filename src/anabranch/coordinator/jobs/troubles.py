@@ -11,7 +11,7 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import Event, Store
 from anabranch.errors import AnabranchError, NotLeadingError, StoreUnavailableError
 
-__all__ = ["Unread", "isolated"]
+__all__ = ["Unread", "isolated", "unfenced"]
 
 _GENERAL = (StoreUnavailableError, NotLeadingError)
 """The errors that concern all jobs, not just the one for which they were raised."""
@@ -76,3 +76,13 @@ def isolated(store: Store, running_job: RunningJob, what: str, at: float) -> Ite
     else:
         if what in progress.troubles:
             progress.troubles = {each: its for each, its in progress.troubles.items() if each != what}
+
+
+def unfenced(running_job: RunningJob) -> dict[tuple[str, int], str]:
+    """Why lanes of a job can't be fenced yet, by lane and epoch."""
+    known = ((running_job.known.get(lane), epoch, why) for (lane, epoch), why in running_job.progress.unfenced.items())
+    return {
+        (lane.id, epoch): why
+        for lane, epoch, why in known
+        if lane is not None and lane.unfenced and lane.epoch == epoch
+    }

@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from anabranch import own_files
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, LogError
 
 __all__ = [
+    "LOCKED_OUT_SECONDS",
     "check_link",
     "exclusive",
     "link_new",
+    "locked_out",
     "remove_temporary",
     "replace",
     "shared",
@@ -25,7 +27,12 @@ __all__ = [
     "try_exclusive",
 ]
 
+LOCKED_OUT_SECONDS = 60.0
+"""After how many seconds without the lock :func:`exclusive` and :func:`shared` fail. Processes hold a lock for well
+below a second, and for some seconds on a slow disk; only a frozen process holds it for longer."""
+
 _TEMPORARY = ".tmp"
+_POLL = 0.002
 
 
 def sync_file(path: str) -> None:
@@ -86,20 +93,29 @@ def check_link(folder: str) -> None:
 
 
 @contextmanager
-def exclusive(path: str) -> Iterator[None]:
+def exclusive(path: str, what: str) -> Iterator[None]:
     """Hold an exclusive lock on the file ``path`` inside ``with``. Waits until all other holders have released it. The
-    operating system releases the lock of a process that dies."""
+    operating system releases the lock of a process that dies.
+
+    Args:
+        what: what can't be done without the lock; the beginning of the error.
+
+    Raises:
+        LogError: other processes have held the lock for ``LOCKED_OUT_SECONDS``.
+    """
     with _opened(path) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not _acquired(descriptor, fcntl.LOCK_EX, LOCKED_OUT_SECONDS):
+            raise locked_out(path, LOCKED_OUT_SECONDS, what)
         yield
 
 
 @contextmanager
-def shared(path: str) -> Iterator[None]:
+def shared(path: str, what: str) -> Iterator[None]:
     """Hold a shared lock on the file ``path`` inside ``with``; other processes can hold one at the same time. Waits
-    until no process holds an exclusive lock on the file."""
+    until no process holds an exclusive lock on the file. For ``what`` and errors, see :func:`exclusive`."""
     with _opened(path) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if not _acquired(descriptor, fcntl.LOCK_SH, LOCKED_OUT_SECONDS):
+            raise locked_out(path, LOCKED_OUT_SECONDS, what)
         yield
 
 
@@ -108,19 +124,33 @@ def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
     """Try for ``seconds`` to get an exclusive lock on the file ``path``. Yields whether this succeeded; if so, the lock
     is held inside ``with``.
     """
-    until = time.monotonic() + seconds
     with _opened(path) as descriptor:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    yield False
-                    return
-                time.sleep(0.002)
-                continue
-            yield True
-            return
+        yield _acquired(descriptor, fcntl.LOCK_EX, seconds)
+
+
+def locked_out(path: str, seconds: float, what: str) -> LogError:
+    """The error for a lock that other processes have held for ``seconds``. For ``what``, see :func:`exclusive`."""
+    return LogError(
+        f"{what}: other processes have held the lock {path} for {seconds:.0f} s",
+        f"perhaps a process that uses the stream is frozen: find it with `fuser {path}`, and let it go on, or end it; "
+        "then try again",
+    )
+
+
+def _acquired(descriptor: int, kind: int, seconds: float) -> bool:
+    """Try for ``seconds`` to get a lock of a kind. Returns whether this succeeded. The last attempt comes after that
+    time, however long this process itself was suspended."""
+    until = time.monotonic() + seconds
+    while True:
+        last = time.monotonic() >= until
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if last:
+                return False
+            time.sleep(_POLL)
+        else:
+            return True
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from anabranch import logs
 from anabranch.errors import AnabranchError, LogError
-from anabranch.systems.embedded import layout, partition, readers, start, trimming
+from anabranch.systems.embedded import disk, layout, partition, readers, start, trimming
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.manifest import Tail
 from anabranch.systems.embedded.trimming import Due, Partition
@@ -29,6 +29,9 @@ for them. The remaining entries are deleted later."""
 _LOCKED_OUT_SECONDS = 30.0
 """After how many seconds without the lock :meth:`Expiry.expire` fails. Those who share the lock to add entries hold it
 for milliseconds each."""
+_TURN_SECONDS = 0.01
+"""How long a partition stays unlocked between two deletions. Processes that wait to add entries try to get the lock
+several times in this time."""
 
 log = logs.get_logger()
 
@@ -177,18 +180,11 @@ class Expiry:
                 break
             if trimmed.alone:
                 alone_at = self._monotonic()
+                time.sleep(_TURN_SECONDS)
             elif self._monotonic() >= alone_at + _LOCKED_OUT_SECONDS:
-                raise self._locked_out(of, stream, number)
+                what = f"records of {stream}, partition {number}, can't be deleted"
+                raise disk.locked_out(partition.lock_path(of.manifest), _LOCKED_OUT_SECONDS, what)
         return records
-
-    def _locked_out(self, of: Partition, stream: str, number: int) -> LogError:
-        lock = partition.lock_path(of.manifest)
-        return LogError(
-            f"records of {stream}, partition {number}, can't be deleted: other processes have held the lock {lock} for "
-            f"{_LOCKED_OUT_SECONDS:.0f} s",
-            f"perhaps a process that writes the stream is frozen: find it with `fuser {lock}`, and let it go on, or "
-            "end it; then run the command again",
-        )
 
 
 _Rule = Callable[[Partition], Due]

@@ -111,6 +111,10 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
             the tail after each entry that other processes have added since. If some of these entries have been deleted,
             it is called for the current tail instead, with ``skipped`` set. Only the last result counts, but if any
             call raises an error, nothing is added.
+
+    Raises:
+        LogError: a file is damaged or missing; or a process that deletes entries has held the partition's lock for a
+            minute.
     """
     walked = False
     while True:
@@ -123,7 +127,7 @@ def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> t
                 disk.sync_folder(folder)
             return tail, False
         # The number of a deleted entry must never be used again. While the lock is held, nothing is deleted.
-        with disk.shared(lock_path(folder)):
+        with disk.shared(lock_path(folder), f"nothing can be added to {os.path.dirname(folder)}"):
             is_last = _is_there(folder, tail)
             if is_last and wanted and disk.link_new(path_of(folder, wanted.sequence), manifest.encode(wanted)):
                 return tail.after(wanted), True

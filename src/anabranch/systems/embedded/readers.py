@@ -80,8 +80,9 @@ class StreamReaders:
         without a file, the job wouldn't be a reader.
         """
         partitions = self._partitions()
-        with self._failing(f"{job} can't be registered as a reader of {self._stream}", _LET_WRITE):
-            with disk.exclusive(self._lock):
+        what = f"{job} can't be registered as a reader of {self._stream}"
+        with self._failing(what, _LET_WRITE):
+            with disk.exclusive(self._lock, what):
                 os.makedirs(self._folder, exist_ok=True)
                 try:
                     positions = lower(_decoded(_path(self._folder, job)))
@@ -93,15 +94,14 @@ class StreamReaders:
                 disk.sync_folder(self._folder)
                 disk.sync_folder(os.path.dirname(self._folder))
             for number in range(partitions):
-                with disk.shared(partition.lock_path(layout.manifest_folder(self._root, self._stream, number))):
+                lock = partition.lock_path(layout.manifest_folder(self._root, self._stream, number))
+                with disk.shared(lock, what):
                     pass
 
     def advance(self, job: str, positions: Mapping[int, int], revision: str) -> bool:
         """See :meth:`anabranch.systems.readers.Readers.advance`."""
-        with (
-            self._failing(f"what {job} has read of {self._stream} can't be stored", _LET_WRITE),
-            disk.exclusive(self._lock),
-        ):
+        what = f"what {job} has read of {self._stream} can't be stored"
+        with self._failing(what, _LET_WRITE), disk.exclusive(self._lock, what):
             known = _decoded(_path(self._folder, job))
             if known is None or known.revision != revision:
                 return False
@@ -115,11 +115,11 @@ class StreamReaders:
     def forget(self, job: str, revision: str | None = None) -> bool:
         """See :meth:`anabranch.systems.readers.Readers.forget`. Takes no lock, and writes nothing, if the job isn't a
         reader."""
-        path = _path(self._folder, job)
-        with self._failing(f"{job} can't be removed from the readers of {self._stream}", _LET_FORGET):
+        path, what = _path(self._folder, job), f"{job} can't be removed from the readers of {self._stream}"
+        with self._failing(what, _LET_FORGET):
             try:
                 os.stat(path)
-                with disk.exclusive(self._lock):
+                with disk.exclusive(self._lock, what):
                     known = None if revision is None else _decoded(path)
                     if revision is not None and (known is None or known.revision != revision):
                         return False

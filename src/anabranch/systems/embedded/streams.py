@@ -6,6 +6,7 @@ import difflib
 import os
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -64,7 +65,7 @@ class Streams:
             ) from error
         disk.check_link(self._root)
         disk.sync_folder(self._root)
-        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+        with self._locked(stream, "created"):
             if os.path.exists(layout.info_path(self._root, stream)):
                 return self._same(stream, partitions)
             self._check_lost(stream)
@@ -75,7 +76,7 @@ class Streams:
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
         self.describe(stream)
-        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+        with self._locked(stream, "expanded"):
             info = self.describe(stream)
             if partitions == info.partitions:
                 return info
@@ -91,7 +92,7 @@ class Streams:
 
     def retain(self, stream: str, retention: Retention) -> StreamInfo:
         self.describe(stream)
-        with disk.exclusive(f"{self._root}/{stream}/.lock"):
+        with self._locked(stream, "changed"):
             info = msgspec.structs.replace(self.describe(stream), retention=retention)
             disk.replace(layout.info_path(self._root, stream), layout.encode_info(info))
         return info
@@ -103,6 +104,9 @@ class Streams:
         if tail.sequence < 0:
             raise LogError(f"{folder} has no entries, not even its first", "restore the stream's folder from a backup")
         return tail
+
+    def _locked(self, stream: str, done: str) -> AbstractContextManager[None]:
+        return disk.exclusive(f"{self._root}/{stream}/.lock", f"stream {stream} can't be {done}")
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
         """Create the new partitions ``added``: first their folders, and then their first entries, which copy the fences

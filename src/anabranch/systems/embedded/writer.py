@@ -161,6 +161,7 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
+        LogError: a file is damaged or missing; or another process has held a partition's lock for a minute.
     """
     root, info = str(log.root), log.describe(stream)
 

@@ -159,6 +159,10 @@ def test_what_can_t_be_fenced_is_told_and_stays(coordinator: Coordinator, clock:
         (f"lane {FIRST} can't be fenced yet", "no broker answers")
     ]
     assert [fence.lane.id for fence in coordinator.fences()] == [FIRST, SECOND]
+    coordinator.fence_failed(first, "no broker answers yet")
+    assert coordinator.status("delays").warnings == (f"lane {FIRST} can't be fenced yet: no broker answers yet",)
+    coordinator.fenced(first)
+    assert coordinator.status("delays").warnings == ()
 
 
 def test_lanes_that_were_never_begun_go_on_at_once(coordinator: Coordinator, clock: Clock, store: Store) -> None:

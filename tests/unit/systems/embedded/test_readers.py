@@ -373,7 +373,7 @@ def test_who_may_only_read_the_log_can_forget_who_is_no_reader(log: Log, monkeyp
     known = readers.of("j")
     assert known is not None
 
-    def refuse(path: str) -> contextlib.AbstractContextManager[None]:
+    def refuse(path: str, what: str) -> contextlib.AbstractContextManager[None]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
 
     monkeypatch.setattr(disk, "exclusive", refuse)

@@ -419,7 +419,7 @@ def test_what_a_frozen_writer_keeps_from_being_deleted_is_told(log: Log, clock: 
     log.retain("s", Retention(ms=DAY))
     lock = str(log.root / "s" / "0" / ".lock")
     expiry = Expiry(str(log.root), clock, monotonic=count(step=8).__next__)
-    with disk.shared(lock), pytest.raises(LogError) as caught:
+    with disk.shared(lock, ""), pytest.raises(LogError) as caught:
         expiry.expire(log.describe("s"), log.ends("s"), past_readers=False)
     assert caught.value.what == (
         f"records of s, partition 0, can't be deleted: other processes have held the lock {lock} for 30 s"
