@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,9 +14,9 @@ import msgspec
 import pyarrow as pa
 import typer
 
-from anabranch.cli import json_lines, output, progress, readers, stream_retention
+from anabranch.cli import json_lines, output, progress, readers, stream_put, stream_retention
 from anabranch.cli.options import Json
-from anabranch.errors import AnabranchError, NotFoundError, UsageError
+from anabranch.errors import NotFoundError, UsageError
 from anabranch.systems.contract import Offsets, System
 from anabranch.systems.retention import Retention
 
@@ -157,17 +156,8 @@ def put(
     """Add JSON lines from the standard input, or a file, to a stream."""
     system = _system(name, config)
     system.partitions(name)
-    written, line = 0, 1
-    with _opened(file) as source, closing(system.appender(name)) as appender:
-        for lines in json_lines.batches(source.fileno()):
-            batch, fault = json_lines.records(lines, line, key, json_lines.now())
-            try:
-                written += appender.append(batch)
-            except AnabranchError as error:
-                raise _stopped(error, written, line) from error
-            line += len(lines)
-            if fault is not None:
-                raise AnabranchError(f"{fault.what}; {output.count(written, 'record')} written", fault.cure)
+    with _opened(file) as source:
+        written = stream_put.put_lines(source, system, name, key)
     typer.echo(f"{name}: {output.count(written, 'record')} written", err=True)
 
 
@@ -243,23 +233,6 @@ def _first(found: _Found, most: int | None) -> _Found:
         most -= min(most, batch.num_rows)
         if not most:
             return
-
-
-def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from the lines before it
-    were written.
-    """
-    part: int = getattr(error, "published", 0)
-    unsure: int = getattr(error, "unsure", 0)
-    rest = f"then put the rest (tail -n +{line})"
-    if part or unsure:
-        twice = f"{output.count(part + unsure, 'record')} or so {'may' if unsure else 'will'} be there twice"
-        rest = f"then put the rest (tail -n +{line}): its first {twice}"
-    return AnabranchError(
-        f"{output.count(written + part, 'record')} written, of all lines before line {line}"
-        f"{f' and of {part} after that' if part else ''}; {error.what}",
-        f"{error.cure}; {rest}" if error.cure else rest,
-    )
 
 
 def _opened(file: Path | None) -> Any:

@@ -52,7 +52,8 @@ class Appender:
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. Raises
-        PartlyWrittenError if the disk accepted only a part of the batch, or nothing.
+        PartlyWrittenError if only a part of the batch could be written, or nothing: because of the disk, or because a
+        file of the log is damaged or locked.
         """
         if not batch.num_rows:
             return 0
@@ -69,19 +70,24 @@ class Appender:
             for number, ref in refs.items():
                 try:
                     self._writer.publish(self._stream, number, self._batch, [ref])
-                except OSError:
+                except (OSError, LogError):
                     added = self._is_added(number)
                     unsure = ref.rows if added is None else 0
                     if not added:
                         raise
                 published += ref.rows
-        except OSError as error:
+        except (OSError, LogError) as error:
             self._failed = True
             perhaps = f", and {unsure} more may have been added" if unsure else ""
+            why, cure = str(error), "make room on that disk, or see what is wrong with it"
+            if isinstance(error, LogError):
+                why, cure = error.what, error.cure
+            elif error.strerror:
+                why = error.strerror
             raise PartlyWrittenError(
                 f"only {published} of {batch.num_rows} records could be added to {self._stream}, in {self._log.root}"
-                f"{perhaps}: {error.strerror or error}",
-                "make room on that disk, or see what is wrong with it",
+                f"{perhaps}: {why}",
+                cure,
                 published,
                 unsure,
             ) from error
@@ -116,7 +122,7 @@ class Appender:
             return
         try:
             self._writer.close([self._stream])
-        except OSError:
+        except (OSError, LogError):
             if not self._failed:  # otherwise the error of append, which counts the records, is the one to report
                 raise
 

@@ -1,0 +1,132 @@
+"""Adds JSON lines to a stream, and says how far it came if it can't add all of them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import IO, Any
+
+import typer
+
+from anabranch import logs
+from anabranch.cli import json_lines, output
+from anabranch.errors import AnabranchError
+from anabranch.systems.contract import Appender, System
+
+__all__ = ["put_lines"]
+
+log = logs.get_logger()
+
+
+def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -> int:
+    """Add the lines of ``source`` to a stream, and return the number of records. ``key`` is the field that becomes the
+    message key; see :func:`json_lines.records`.
+
+    After Ctrl-C, a batch that is being written is finished, and KeyboardInterrupt is raised. Before that, the number of
+    records and the line from which to continue are printed. After a second Ctrl-C, nothing is finished.
+
+    Raises:
+        AnabranchError: a line is invalid, ``source`` can't be read, or the records can't be written. The message
+            contains the number of records that were written, and the line from which to continue.
+    """
+    appender = system.appender(stream)
+    written, line, rows, fault, at_once = 0, 1, 0, None, False
+    with _Interrupts() as interrupts:
+        try:
+            for lines in json_lines.batches(source.fileno()):
+                batch, fault = json_lines.records(lines, line, key, json_lines.now())
+                interrupts.writing, rows = True, batch.num_rows
+                written += appender.append(batch)
+                if fault is not None:
+                    break
+                line += len(lines)
+                interrupts.done()
+        except KeyboardInterrupt:
+            at_once = interrupts.writing
+            rest = _rest(line, 0, rows if at_once else 0)
+            typer.echo(f"{stream}: {_count(written)}, of all lines before line {line}; to go on, {rest}", err=True)
+            raise
+        except (AnabranchError, OSError) as error:
+            raise _stopped(_explained(error, interrupts.writing), written, line) from error
+        finally:
+            interrupts.writing, interrupts.pending = True, False
+            if not at_once:
+                _close(appender, stream)
+    if fault is not None:
+        raise AnabranchError(f"{fault.what}; {_count(written)}", fault.cure)
+    return written
+
+
+class _Interrupts:
+    """Inside ``with``, raises KeyboardInterrupt at the first Ctrl-C; but while ``writing`` is true, only at the second
+    one. :meth:`done` ends the writing, and raises KeyboardInterrupt if there was a Ctrl-C meanwhile."""
+
+    def __init__(self) -> None:
+        self.writing = False
+        self.pending = False
+        self._handles = False
+
+    def __enter__(self) -> _Interrupts:
+        in_main = threading.current_thread() is threading.main_thread()
+        self._handles = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._handles:
+            signal.signal(signal.SIGINT, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handles:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def done(self) -> None:
+        self.writing = False
+        if self.pending:
+            raise KeyboardInterrupt
+
+    def _take(self, *_: Any) -> None:
+        if self.pending or not self.writing:
+            raise KeyboardInterrupt
+        self.pending = True
+
+
+def _close(appender: Appender, stream: str) -> None:
+    """Close an appender. Its records were written before, so an error is only logged."""
+    try:
+        appender.close()
+    except (AnabranchError, OSError) as error:
+        log.warning("records were added, but not the mark that their writer is gone", stream=stream, error=str(error))
+
+
+def _explained(error: AnabranchError | OSError, writing: bool) -> AnabranchError:
+    if isinstance(error, AnabranchError):
+        return error
+    why = error.strerror or str(error)
+    if not writing:
+        return AnabranchError(f"the input can't be read: {why}", "see what is wrong with it")
+    return AnabranchError(f"{error.filename}: {why}" if error.filename else why, "see what is wrong with that disk")
+
+
+def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
+    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from the lines before it
+    were written.
+    """
+    part: int = getattr(error, "published", 0)
+    unsure: int = getattr(error, "unsure", 0)
+    rest = f"then {_rest(line, part, unsure)}"
+    return AnabranchError(
+        f"{_count(written + part)}, of all lines before line {line}"
+        f"{f' and of {part} after that' if part else ''}; {error.what}",
+        f"{error.cure}; {rest}" if error.cure else rest,
+    )
+
+
+def _rest(line: int, part: int, unsure: int) -> str:
+    """How to continue from line ``line``. Of the lines from there on, ``part`` were written, and ``unsure`` more may
+    have been written."""
+    if not part and not unsure:
+        return f"put the rest (tail -n +{line})"
+    twice = f"{output.count(part + unsure, 'record')} or so {'may' if unsure else 'will'} be there twice"
+    return f"put the rest (tail -n +{line}): its first {twice}"
+
+
+def _count(written: int) -> str:
+    return f"{output.count(written, 'record')} written"
