@@ -142,7 +142,7 @@ class LaneRun:
             case actions.TendQuery():
                 self._plan()
             case actions.StopQuery():
-                self._tell(events.QueryStopped())
+                self._next(self._turn, 0.1, 2.0)  # the query ends only at a batch boundary
             case actions.EndLane(has_begun):
                 self._end(has_begun=has_begun)
             case actions.FailLane():
@@ -178,6 +178,10 @@ class LaneRun:
                 self._tell(events.QueryStarted())
             case Phase.RUNNING:
                 self._perform(actions.WatchQuery())
+            case Phase.STOPPING:
+                if not (self._state.stops or self._state.drains):
+                    self.process.note(f"runs {self.lane.id} on, whose drain was cancelled")
+                self._tell(events.QueryStopped())
             case Phase.FINISHING:
                 self._tell(events.PendingFinished())
             case Phase.HOLDING | Phase.DRAINING:

@@ -72,6 +72,7 @@ def test_faults_reach_what_they_should() -> None:
         "running → draining",
         "draining → running",
         "draining → drained",
+        "whose drain was cancelled",
         "ends the time of",
         "finishes",
         "with a pending batch",

@@ -109,6 +109,7 @@ class LifeState:
         drain: how the lane must drain; None if it needn't.
         reads_sources: whether the lane reads streams that the job doesn't write itself. False until this is looked up,
             which happens only if the lane must drain.
+        caught_up: whether the lane's query is being stopped because the lane has nothing left to do.
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here.
         container_ends: whether the container is ending. If so, any further attempt of the lane is made in another
@@ -125,6 +126,7 @@ class LifeState:
     upstream_ended: bool = False
     drain: DrainOrder | None = None
     reads_sources: bool = False
+    caught_up: bool = False
     drained: bool = False
     unwanted: bool = False
     container_ends: bool = False
@@ -292,7 +294,9 @@ def _went_on(state: LifeState, result: Result) -> Stepped:
                 else (replace(state, phase=Phase.RUNNING), (WatchQuery(),))
             )
         case Phase.STOPPING, QueryStopped():
-            return _ends(state) if state.stops or not state.drains else _next_query(state)
+            # Without a reason to end, the query was stopped for a drain, which may have been cancelled meanwhile.
+            ends = state.stops or (state.caught_up and not state.drains)
+            return _ends(state) if ends else _next_query(state)
         case Phase.DRAINING, DrainEnded(drained):
             state = replace(state, drained=drained)
             return _ends(state) if drained or state.stops else _next_query(state)
@@ -325,7 +329,7 @@ def _next_query(state: LifeState) -> Stepped:
 
 def _watched(state: LifeState, watched: QueryWatched) -> Stepped:
     if state.stops or watched.caught_up or (state.drains and not watched.holdable):
-        return replace(state, phase=Phase.STOPPING), (StopQuery(),)
+        return replace(state, phase=Phase.STOPPING, caught_up=watched.caught_up), (StopQuery(),)
     if state.drains:
         return replace(state, phase=Phase.HOLDING), (DrainHeld(),)
     return state, (TendQuery(), WatchQuery())

@@ -63,6 +63,7 @@ RUNS = QueryWatched(caught_up=False, holdable=True)
 TAKEN = (AttemptStarted(), FolderTaken(3))
 WAITED = (*TAKEN, Acknowledge(upstream_ended=False), AcknowledgementAwaited())
 RUNNING = (*WAITED, QueryStarted())
+STOPPING_TO_DRAIN = (*RUNNING, Drain(ORDER), SOURCES, QueryWatched(caught_up=False, holdable=False))
 FAILED = (*RUNNING, AttemptFailed(ERROR), FailureReported())
 RETRYING = (*FAILED, FailureJudged(Step.ATTEMPT))
 
@@ -104,6 +105,10 @@ def after(*events: Event, state: LifeState | None = None) -> tuple[LifeState, tu
         ([*RUNNING, LEAVE, RUNS, QueryStopped()], Phase.ENDING, [EndLane()]),
         ([*RUNNING, QueryWatched(True, True), QueryStopped()], Phase.ENDING, [EndLane()]),
         ([*RUNNING, Drain(ORDER), SOURCES, QueryWatched(False, False), QueryStopped()], Phase.DRAINING, None),
+        ([*STOPPING_TO_DRAIN, Drain(None), QueryStopped()], Phase.STARTING, [StartQuery()]),  # the drain was cancelled
+        ([*STOPPING_TO_DRAIN, Drain(None), LEAVE, QueryStopped()], Phase.ENDING, [EndLane()]),
+        ([*RUNNING, QueryWatched(True, True), Drain(ORDER), SOURCES, QueryStopped()], Phase.DRAINING, None),
+        ([*RUNNING, QueryWatched(True, True), Drain(ORDER), Drain(None), QueryStopped()], Phase.ENDING, [EndLane()]),
         ([*RUNNING, AttemptFailed(ERROR, smaller=True)], Phase.STARTING, [StartQuery()]),
         ([*WAITED, AttemptFailed(ERROR, smaller=True)], Phase.FAILING, [FailLane(ERROR)]),  # no query has run
         ([*RUNNING, AttemptFailed(ERROR)], Phase.FAILING, [FailLane(ERROR)]),
@@ -306,6 +311,7 @@ class Performer:
                 return [QueryStopped()]
             case EndLane():
                 assert not self.running
+                assert self.state.stops or self.state.drained, "it ends without a reason"
                 return [LaneEnded()]
             case FailLane():
                 self.running = False
