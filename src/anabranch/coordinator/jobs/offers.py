@@ -5,7 +5,7 @@ heartbeats, and makes the answers to heartbeats.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from anabranch.coordinator.jobs import draining, reports, seats, standbys
 from anabranch.coordinator.jobs.parts import Offer, Process
@@ -25,15 +25,12 @@ def wanted(job: RunningJob) -> tuple[WantedLane, ...]:
         return ()
     drains = draining.of_lane(job.progress.drain, job.state)
     relieved, unready, unprepared = seats.relieved(job), standbys.unready(job), seats.unprepared(job)
-    followers = job.followers() if job.terms.until_caught_up or drains else {}
+    ends = drains is not None or job.terms.until_caught_up
+    writing = _writing(job, drains=drains is not None) if ends else set[str]()
     return tuple(
         WantedLane(
             lane=lane,
-            upstream_ended=(
-                _have_closed(job, lane.upstream, followers)
-                if drains
-                else job.terms.until_caught_up and _have_caught_up(job, lane.upstream, followers)
-            ),
+            upstream_ended=ends and writing.isdisjoint(lane.upstream),
             closing=(
                 lane.state is LaneState.CLOSING
                 and (lane.deployment == job.deployment or relieved)
@@ -180,18 +177,14 @@ def answer(job: RunningJob, process: Process, seen: int, now: float) -> Heartbea
     )
 
 
-def _have_caught_up(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    """Whether lanes, or the lanes that continue from them, have ended because they had caught up."""
-    return all(
-        _have_caught_up(job, followers[lane], followers) if lane in followers else job.caught_up(lane) for lane in lanes
-    )
-
-
-def _have_closed(job: RunningJob, lanes: Iterable[str], followers: Mapping[str, Sequence[str]]) -> bool:
-    return all(
-        job.known[lane].state is LaneState.CLOSED and _have_closed(job, followers.get(lane, ()), followers)
-        for lane in lanes
-    )
+def _writing(job: RunningJob, *, drains: bool) -> set[str]:
+    """The lanes whose outputs may still grow: in a drain, until a lane and all lanes that continue from it are closed;
+    otherwise, until the last lanes that continue from it have ended because they had caught up.
+    """
+    if drains:
+        return job.ancestors(lane.id for lane in job.lanes if lane.state is not LaneState.CLOSED)
+    followed = job.followers()
+    return job.ancestors(lane.id for lane in job.lanes if lane.id not in followed and not job.caught_up(lane.id))
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -139,6 +139,14 @@ class RunningJob:
             for before in lane.predecessors:
                 found.setdefault(before, []).append(lane.id)
         return found
+
+    def ancestors(self, lanes: Iterable[str]) -> set[str]:
+        """The ids of these lanes, and of all lanes from which they continue, directly or indirectly."""
+        return _reached(lanes, {lane.id: lane.predecessors for lane in self.lanes})
+
+    def descendants(self, lanes: Iterable[str]) -> set[str]:
+        """The ids of these lanes, and of all lanes that continue from them, directly or indirectly."""
+        return _reached(lanes, self.followers())
 
     def as_held(self, lane: Lane) -> Lane:
         """A lane with the epoch of the process that holds its seat. If no process holds the seat, the lane is returned
@@ -282,4 +290,17 @@ def figures(model: JobModel) -> dict[str, tuple[int, float]]:
     for stage in model.stages:
         ratio = placement.consumption(stage.tasks, seats[stage.stage]) if len(model.containers) > 1 else 1.0
         found[stage.stage] = (len(stage.tasks), ratio)
+    return found
+
+
+def _reached(names: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """The names, and all that they lead to. Looks at each name once, and without recursion: a lane's history can be
+    long, and lanes that were first divided and then merged are reached in many ways."""
+    found: set[str] = set()
+    queue = [*names]
+    while queue:
+        name = queue.pop()
+        if name not in found:
+            found.add(name)
+            queue += edges.get(name, ())
     return found

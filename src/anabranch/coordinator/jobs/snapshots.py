@@ -42,17 +42,14 @@ def _starved(job: RunningJob) -> set[str]:
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed
-    followers = job.followers()
-    fed = {name: list(its) for name, its in followers.items()}
+    readers: dict[str, list[str]] = {}
     for lane in job.lanes:
-        writers = [*lane.upstream]
-        for before in writers:
-            fed.setdefault(before, []).append(lane.id)
-            writers += followers.get(before, ())  # they write the lane's inputs now
+        for name in lane.upstream:
+            readers.setdefault(name, []).append(lane.id)
     found: set[str] = set()
-    queue = [*failed]
-    while queue:
-        after = set(fed.get(queue.pop(), ())) - found
-        found |= after
-        queue += after
+    more = failed
+    while more:
+        found |= job.descendants(more)
+        # A lane also reads what the successors of its ``upstream`` write.
+        more = {reader for name in job.ancestors(found) for reader in readers.get(name, ())} - found
     return found
