@@ -159,7 +159,9 @@ class Container:
     def _reconcile(self, answer: HeartbeatResponse) -> None:
         self._coming = answer.coming
         self._preparations.begin(answer.coming, (each.lane.id for each in answer.wanted))
-        self._prestarter.announce(answer.coming, (each.lane.id for each in answer.wanted))
+        # A lane that ends when it has caught up needs another query, which knows where it ends.
+        ahead = () if answer.until_caught_up else answer.coming
+        self._prestarter.announce(ahead, (each.lane.id for each in answer.wanted))
         wanted = {each.lane.id: each for each in self._not_too_early(answer)}
         for lane_id, keeper in tuple(self._keepers.items()):
             if lane_id in wanted:
@@ -260,7 +262,7 @@ class Container:
             wake=self._turn.set,
             drained=self._hook.drained,
             handover=Handover(
-                prestarted=lambda: None if ends() else self._prestarted(lane, starting),
+                prestarted=partial(self._prestarted, lane, starting),
                 is_awaited=partial(self._prestarter.is_awaited, lane.id),
                 ends_at=partial(self._prestarter.end_at, lane.id),
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Event
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSet
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
+from anabranch.container.lane.building import QueryBuilder
 from anabranch.container.lane.handover import Prestarter
 from anabranch.container.lane.supervisor import LaneSupervisor
 from anabranch.container.reconciler import Container
@@ -107,6 +108,40 @@ def test_a_lane_waits_for_its_inputs_and_the_others_run(
     until(lambda: "0-kafka" in taken)
     leaving.set()
     assert ended.wait(PATIENCE)
+
+
+class Changing(Coordinator):
+    """One that announces lanes that will start soon."""
+
+    def __init__(self, until_caught_up: bool, *coming: Lane) -> None:
+        super().__init__(until_caught_up)
+        self._answer = msgspec.structs.replace(self._answer, coming=coming)
+
+
+@pytest.mark.parametrize("until_caught_up", [False, True])
+def test_only_a_query_that_keeps_running_is_started_ahead(
+    monkeypatch: pytest.MonkeyPatch, until_caught_up: bool
+) -> None:
+    """The lane would never take over any other, which would run on in the lane's folder."""
+    announced: list[tuple[Lane, ...]] = []
+    announce = Prestarter.announce
+
+    def noted(self: Prestarter, coming: Iterable[Lane], wanted: Iterable[str]) -> None:
+        announced.append(tuple(coming))
+        announce(self, announced[-1], wanted)
+
+    monkeypatch.setattr(Prestarter, "announce", noted)
+    monkeypatch.setattr(QueryBuilder, "take", lambda *_: None)
+    monkeypatch.setattr(QueryBuilder, "foreseen", lambda *_: None)
+    coming = msgspec.structs.replace(reading("0-b", IN), predecessors=("0-a",))
+    leaving = threading.Event()
+    run = container(Changing(until_caught_up, coming)).run
+    running = threading.Thread(target=run, args=(Registration(job="j", execution="e", host="h", pid=1), leaving))
+    running.start()
+    until(lambda: bool(announced))
+    leaving.set()
+    running.join(PATIENCE)
+    assert announced[0] == (() if until_caught_up else (coming,))
 
 
 class Lost(Coordinator):
