@@ -111,7 +111,8 @@ class LifeState:
             which happens only if the lane must drain.
         caught_up: whether the lane's query is being stopped because the lane has nothing left to do.
         drained: whether the lane has drained.
-        unwanted: whether the coordinator doesn't want the lane here. If so, the lane gets no other attempt here.
+        unwanted: whether the coordinator doesn't want the lane here at the moment. If so, the lane gets no other
+            attempt here.
         container_ends: whether the container is ending. If so, any further attempt of the lane is made in another
             container.
     """
@@ -235,7 +236,13 @@ def _wanted(state: LifeState, want: Run) -> Stepped:
         return _begun_again(state, want, state.attempt + (state.phase is Phase.RETRYING))
     if state.phase is Phase.ENDED and want.drain is not None and not state.drained and want.thread_ended:
         return _begun_again(state, want, state.attempt)  # the lane had caught up, but now it must drain
-    state = replace(state, closing=max(state.closing, want.closing), drain=want.drain, decision=want.decision)
+    state = replace(
+        state,
+        closing=max(state.closing, want.closing),
+        drain=want.drain,
+        decision=want.decision,
+        unwanted=False,
+    )
     if 0 < want.folder_epoch == state.folder_epoch:
         state = _ordered(state, Acknowledge(want.upstream_ended))
     return state, ()
@@ -248,7 +255,6 @@ def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
         closing=want.closing,
         decision=want.decision,
         drain=want.drain,
-        unwanted=state.unwanted,
         container_ends=state.container_ends,
     )
     return begun, (BeginAttempt(),)

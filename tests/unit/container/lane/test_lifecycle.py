@@ -214,6 +214,22 @@ def test_a_lane_that_had_caught_up_is_begun_again_to_drain() -> None:
     assert after(*drained, Run(3, drain=ORDER))[1] == ()
 
 
+@pytest.mark.parametrize(
+    "events",
+    [
+        # It had caught up, and nobody wanted it until it had to drain.
+        (*RUNNING, QueryWatched(True, True), QueryStopped(), LaneEnded(), UNWANTED, Run(3, drain=ORDER), *RUNNING),
+        (*RUNNING, UNWANTED, Run(3)),
+    ],
+)
+def test_a_lane_that_is_wanted_again_is_tried_again(events: tuple[Event, ...]) -> None:
+    failed = (AttemptFailed(ERROR), FailureReported(), FailureJudged(Step.ATTEMPT))
+    assert after(*events, *failed)[0].phase is Phase.RETRYING
+    state, actions = after(*events, *failed, Run(3))
+    assert (actions, state.attempt) == ((BeginAttempt(),), 2)
+    assert not state.stops
+
+
 def test_a_result_that_no_action_gives_is_refused() -> None:
     for events in (
         (PendingFinished(),),
