@@ -265,7 +265,7 @@ class MemoryStore:
 
     def leave(self, process: ContainerRecord, at: float) -> None:
         self.check_leads()
-        self._leave("it gave its seat back", lambda one: one.id == process.id)
+        self._leave(ContainerRecord.LEFT, lambda one: one.id == process.id)
         self.note([seat_left(process, at)])
 
     def note(self, happened: Sequence[Event]) -> None:

@@ -49,6 +49,7 @@ class SeatLease:
         self._answer: HeartbeatResponse | None = None
         self._refused = ""
         self._missed = ""
+        self._has_left = False
         self._watched = False
         """Whether anybody is looking at the partitions, so that heartbeats must contain the lanes' complete reports."""
 
@@ -71,10 +72,11 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. Once there is a reason, everything
-        must end, even if the coordinator can be reached again."""
+        """Why everything must end now; empty as long as the container can continue, and once it has given up its seat.
+        Once there is a reason, everything must end, even if the coordinator can be reached again."""
         keep = self.me.lease * _STOPPING
-        if not self._refused and self._stops_because and self.lease_left <= keep:
+        expires = self._stops_because and not self._has_left
+        if not self._refused and expires and self.lease_left <= keep:
             silence = f"the coordinator was not heard for {self.me.lease - keep:.0f} s"
             self._refused = f"{silence}, and {self._stops_because}" + (f" ({self._missed})" if self._missed else "")
         return self._refused
@@ -114,6 +116,7 @@ class SeatLease:
             return
         self._missed = ""
         self._lease_until = max(self._lease_until, sent.at + self.me.lease)
+        self._has_left = self._has_left or (sent.beat.leaving and answer.done)
         if sent.beat.number > self._heard:
             self._heard = sent.beat.number
             self._watched = answer.watched

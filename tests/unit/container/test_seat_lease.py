@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from anabranch.protocol.container import Heartbeat, HeartbeatResponse
 from tests.unit.container.seats import LEASE, clock, ok, seat_lease_of, survives
 from tests.unit.coordinator.helpers import FIRST, Clock, report
@@ -94,6 +96,14 @@ def test_who_may_not_survive_stops_before_its_lease_ends_and_for_ever(clock: Clo
     assert seat_lease.lease_left > 0
     seat_lease.hear(seat_lease.beat([]), ok(1))
     assert seat_lease.must_stop == why
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_who_has_given_its_seat_back_may_end_slowly(clock: Clock, done: bool) -> None:
+    seat_lease = seat_lease_of(clock, survives=False)
+    seat_lease.hear(seat_lease.beat([], leaving=True), ok(1, done=done))
+    clock.at += 2 * LEASE  # Spark is being stopped
+    assert bool(seat_lease.must_stop) is not done
 
 
 def test_who_may_survive_goes_on(clock: Clock) -> None:

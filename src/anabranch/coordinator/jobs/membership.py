@@ -13,7 +13,7 @@ from anabranch.coordinator.jobs import job_events, offers, racks, reports, seats
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
-from anabranch.coordinator.store import Event, stored_jobs
+from anabranch.coordinator.store import ContainerRecord, Event, stored_jobs
 from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.naming import check_container, check_name
@@ -107,8 +107,9 @@ class Membership:
         """Process what a container reports, and return what it should run.
 
         A container is told to stop if it holds no seat under the heartbeat's epoch, or if it reports an unknown lane or
-        a lane of another seat or deployment. A container whose job has ended is told that it is done, but only if
-        processes can be expelled, and the container still holds its seat according to the store.
+        a lane of another seat or deployment. A container that has returned its seat under this epoch is told that it is
+        done, because other heartbeats may have been under way when it left. So is a container whose job has ended, but
+        only if processes can be expelled, and the container still holds its seat according to the store.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -171,8 +172,8 @@ class Membership:
     @property
     def invalid_heartbeats(self) -> int:
         """How many invalid heartbeats have arrived since this coordinator started. A heartbeat is invalid if the
-        process has no seat of a served job under the heartbeat's epoch, unless it is told that its job has ended. A
-        call to :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
+        process has no seat of a served job under the heartbeat's epoch, unless it is told that it is done. A call to
+        :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
         """
         return self._unseated_beats
 
@@ -330,8 +331,7 @@ class Membership:
 
     def _refusal(self, beat: Heartbeat) -> HeartbeatResponse:
         record = self._store.container(beat.container)
-        holds = record is not None and record.epoch == beat.epoch and record.gone is None
-        if record is not None and holds and self._grace is not None and self.is_over(record.job):
+        if record is not None and record.epoch == beat.epoch and self._is_finished(record):
             return HeartbeatResponse(alive=True, revision=-1, done=True)
         if record is None:
             reason = f"nobody knows container {beat.container}"
@@ -341,6 +341,12 @@ class Membership:
             reason = record.gone or f"job {record.job!r} is not running here"
         self._unseated_beats += 1
         return HeartbeatResponse(alive=False, revision=-1, reason=reason)
+
+    def _is_finished(self, record: ContainerRecord) -> bool:
+        """Whether a process has returned its seat, or still holds it although its job has ended."""
+        if record.gone is not None:
+            return record.has_left
+        return self._grace is not None and self.is_over(record.job)
 
     def _take_in(self, running_job: RunningJob, process: Process, beat: Heartbeat, its: dict[str, Lane]) -> bool:
         changed: dict[str, Lane] = {}

@@ -4,7 +4,7 @@ events.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
@@ -62,6 +62,9 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
 class ContainerRecord(Document, frozen=True, kw_only=True):
     """A process that has taken a seat."""
 
+    LEFT: ClassVar = "it gave its seat back"
+    """The value of ``gone`` for a process that has returned the seat itself."""
+
     id: str
     job: str
     seat: str
@@ -76,6 +79,11 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     registered_at: float
     gone: str | None
     """Why the process no longer holds the seat; None while the process holds the seat."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the process has returned the seat itself, and didn't lose it."""
+        return self.gone == self.LEFT
 
     @classmethod
     def of(cls, registration: Registration, container: str, seat: str, epoch: int, at: float) -> Self:

@@ -354,7 +354,7 @@ class Store:
     def leave(self, process: ContainerRecord, at: float) -> None:
         """Record that a process has returned its seat."""
         with self.writing(seat_left(process, at)) as connection:
-            rows.mark_gone(connection, "it gave its seat back", containers.c.id == process.id)
+            rows.mark_gone(connection, ContainerRecord.LEFT, containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
         """Delete old history: see :func:`anabranch.coordinator.store.sweeping.sweep`."""

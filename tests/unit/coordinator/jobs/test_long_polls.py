@@ -60,6 +60,23 @@ def test_a_process_without_lanes_is_told_at_once_that_it_is_replaced(coordinator
     assert not answers[0].alive
 
 
+def test_who_leaves_while_its_poll_waits_is_told_that_it_is_done(
+    coordinator: Coordinator, asked: Coordinator | Client
+) -> None:
+    coordinator.start(plan())
+    seat = Seat(asked)
+    seat.beat()
+    answers: list[HeartbeatResponse] = []
+    waiting = threading.Thread(target=lambda: answers.append(seat.beat(wait=5.0)))
+    waiting.start()
+    wait_for(lambda: len(coordinator.registry.polls) == 1)
+    leaves = Heartbeat(container=seat.me.container, epoch=seat.me.epoch, number=99, seen=seat.seen, leaving=True)
+    assert asked.heartbeat(leaves, 0.0).done
+    waiting.join()
+    assert (answers[0].alive, answers[0].done) == (True, True)
+    assert coordinator.membership.invalid_heartbeats == 0
+
+
 def test_a_poll_with_no_news_lasts_its_time(coordinator: Coordinator, asked: Coordinator | Client) -> None:
     coordinator.start(plan())
     seat = Seat(asked)
