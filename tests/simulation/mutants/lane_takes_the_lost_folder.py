@@ -10,6 +10,7 @@ from anabranch.container.lane import lifecycle
 from anabranch.container.lane.lifecycle import LifeState
 from anabranch.model.lane import Lane
 
+FIRST = 150
 BREAKS = frozenset({"exactly-once", "one-owner", "state-goes-along"})
 
 
