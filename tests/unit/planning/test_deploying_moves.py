@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import msgspec
@@ -17,14 +16,9 @@ from anabranch.planning import plan as planning
 from anabranch.planning.transition import deploy, opening
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.deploy import NextVersion
-from tests.unit.planning.factory import around
+from tests.unit.planning.factory import around, new_id
 
 PARTITIONS = {"in": 2, "more": 2, "rules": 1}
-IDS = count()
-
-
-def new_id() -> str:
-    return f"{next(IDS):08x}"
 
 
 def job(state: str | None = "counted", build: Callable[[Job, Any], object] = lambda job, rows: None) -> Job:
