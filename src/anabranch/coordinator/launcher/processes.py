@@ -103,11 +103,13 @@ class Processes:
         return ProcessEnd(code, last_said(self.log_of(job, execution)))
 
     def end(self, job: str, execution: str) -> None:
-        """Tell a process to end at a batch boundary."""
+        """Tell a process to end at a batch boundary. Does nothing if the process has ended, if its id isn't recorded,
+        or if it is on another machine. Raises OSError if the signal can't be sent.
+        """
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """Kill a process and its JVM, which form a process group, at once."""
+        """Kill a process and its JVM, which form a process group, at once. See :meth:`end`."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:
@@ -139,15 +141,12 @@ class Processes:
 
     def _signal(self, job: str, execution: str, send: Callable[[int], None]) -> None:
         child = self._children.get(execution)
-        pid = self.pid(job, execution) if child is None else child.pid
-        if pid is None or (child is None and not self.lives(job, execution)):
+        if child is None and not self.lives(job, execution):
             return
-        try:
-            send(pid)
-        except ProcessLookupError:
-            return
-        except PermissionError as error:
-            log.warning("a container process can't be ended", job=job, execution=execution, error=str(error))
+        pid = self._recorded(job, execution) if child is None else child.pid
+        with contextlib.suppress(ProcessLookupError):
+            if pid is not None:
+                send(pid)
 
     def lives(self, job: str, execution: str) -> bool:
         """Whether a process is alive: its lock is held, and its process id (if known here) exists. The lock alone
@@ -167,10 +166,17 @@ class Processes:
         return False
 
     def pid(self, job: str, execution: str) -> int | None:
-        """The process id; None if it isn't recorded, or if the process is on another machine."""
+        """The process id; None if it isn't recorded or can't be read, or if the process is on another machine."""
+        try:
+            return self._recorded(job, execution)
+        except OSError:
+            return None
+
+    def _recorded(self, job: str, execution: str) -> int | None:
+        """Like :meth:`pid`, but raises OSError if the file can't be read."""
         try:
             pid, host = self.log_of(job, execution).with_suffix(".lock").read_text().split()
-        except (OSError, ValueError):
+        except (FileNotFoundError, ValueError):
             return None
         return int(pid) if host == socket.gethostname() and pid.isdecimal() and int(pid) > 1 else None
 

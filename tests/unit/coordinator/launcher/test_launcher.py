@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -151,6 +152,39 @@ def test_a_process_of_another_machine_is_not_signalled(make: Callable[[str], Pro
     assert other.found() == {JOB: {execution: True}}
     time.sleep(0.3)
     assert processes.ended(JOB, execution) is None
+
+
+def _not_permitted(pid: int, number: int) -> None:
+    if number:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def _no_more_files(*_: object, **__: object) -> str:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "broken", "number"),
+    [(os, "kill", _not_permitted, errno.EPERM), (Path, "read_text", _no_more_files, errno.EMFILE)],
+)
+def test_a_signal_that_cannot_be_sent_does_not_count_as_sent(
+    make: Callable[[str], Processes],
+    monkeypatch: pytest.MonkeyPatch,
+    where: object,
+    name: str,
+    broken: Callable[..., object],
+    number: int,
+) -> None:
+    execution = make(RESTS).start(JOB)
+    restarted = make(RESTS)  # it has to look up the process's id
+    with monkeypatch.context() as patched, pytest.raises(OSError, match=os.strerror(number)) as caught:
+        patched.setattr(where, name, broken)
+        restarted.end(JOB, execution)
+    assert caught.value.errno == number
+    restarted.end(JOB, execution)
+    until(lambda: restarted.ended(JOB, execution) is not None)
+    restarted.end(JOB, execution)
+    restarted.kill(JOB, execution)
 
 
 def test_a_number_of_logs_is_kept_and_those_of_the_living_always(
