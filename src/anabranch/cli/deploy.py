@@ -149,6 +149,8 @@ def follow(client: Client, job: str, told: DeployResult, timeout: float | None, 
     said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""
     for note in told.notes:
         progress.say(note)
+    if told.repeated:
+        progress.say(scale.REPEATED.format(job=job))
     if told.closing:
         progress.say(f"job {job}: {len(told.closing)} lane(s) are closed, {len(told.lanes)} follow")
     if timeout is not None:

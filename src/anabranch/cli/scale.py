@@ -22,6 +22,8 @@ from anabranch.protocol.status import JobStatus
 _POLL = 0.2
 AGAIN = 15.0
 """The line with the remaining work is printed when it changes, and again if it hasn't changed for this many seconds."""
+REPEATED = "job {job}: the change has been requested; the first answer was lost"
+"""The line about a request that had already been carried out."""
 
 
 @with_change_options
@@ -51,7 +53,7 @@ def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeo
     Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """
     if change.repeated:
-        progress.say(f"job {job}: the change has been requested; the first answer was lost")
+        progress.say(REPEATED.format(job=job))
     else:
         progress.say(f"job {job}: {len(change.closing)} lane(s) are closed, {len(change.lanes)} follow them")
     if timeout is None:

@@ -12,7 +12,7 @@ from anabranch.cli import deploy as verb
 from anabranch.cli import progress, scale
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import JobFailedError, OutOfTimeError
+from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError
 from anabranch.protocol.deployment import DeployResult
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import JobStatus
@@ -98,6 +98,18 @@ def test_a_job_that_does_not_start_in_time_is_told_of(at_rest: Coordinator, said
     told = deploy(at_rest, job(more=True))
     with pytest.raises(OutOfTimeError, match="job j is still starting after 0 s: job j: "):
         follow(at_rest, told, iter(()), timeout=0.0)
+
+
+def test_one_whose_first_answer_was_lost_is_not_taken_for_done_if_it_was_undone(said: list[str]) -> None:
+    coordinator, (process,) = running(Store("sqlite://"))
+    deploy(coordinator, job(more=True), request="r")
+    coordinator.cancel("j")
+    process.work()
+    process.leave()
+    Process(coordinator, 3).work()
+    with pytest.raises(ConflictError, match="job j has gone back to version 1, as deployment 3: the user cancelled it"):
+        follow(coordinator, deploy(coordinator, job(more=True), request="r"), iter(()))
+    assert said == ["job j: the change has been requested; the first answer was lost"]
 
 
 def test_a_job_that_is_stopped_meanwhile_is_told_of(at_rest: Coordinator, said: list[str]) -> None:

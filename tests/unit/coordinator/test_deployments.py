@@ -235,6 +235,15 @@ def test_a_job_that_ran_in_one_process_goes_on_on_a_coordinator_and_takes_anothe
 def test_the_same_request_twice_is_one_deployment(store: Store) -> None:
     coordinator, _ = running(store)
     assert deploy(coordinator, job(more=True), request="r").deployment == 2
-    assert deploy(coordinator, job(more=True), request="r") == DeployResult(deployment=2, version_of=2)
+    assert deploy(coordinator, job(more=True), request="r") == DeployResult(deployment=2, version_of=2, repeated=True)
     with pytest.raises(ConflictError, match="is changing"):
         deploy(coordinator, job(more=True), request="s")
+
+
+def test_a_request_that_was_undone_is_answered_with_its_own_deployment(store: Store) -> None:
+    coordinator, _ = running(store)
+    deploy(coordinator, job(more=True), request="r")
+    coordinator.cancel("j")
+    assert coordinator.status("j").deployment == 3
+    assert deploy(coordinator, job(more=True), request="r") == DeployResult(deployment=2, version_of=2, repeated=True)
+    assert coordinator.status("j").deployment == 3

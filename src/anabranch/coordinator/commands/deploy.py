@@ -55,7 +55,7 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Replace a job's version, for a deploy or a rollback. If the request was already carried out, nothing is changed,
-    and the answer names the current deployment. With ``request.dry``, nothing is changed.
+    and the answer names the deployment that this request led to, even if it was undone. With ``request.dry``, nothing is changed.
 
     The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
 
@@ -70,8 +70,8 @@ def change(
     registry = context.registry
     for _ in range(off_lock.TRIES):
         found = present(registry, job)
-        if stored_jobs.is_known(registry.store, job, request.request):
-            return already(registry, found)
+        if (number := stored_jobs.requested(registry.store, job, request.request)) is not None:
+            return already(registry, job, number)
         basis = Basis(deployment=found.stored.id, generation=found.stored.generation)
         off_lock.check_expected(job, request, basis, None)
         check(found)
@@ -127,12 +127,10 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
     return is_at_rest and stored_jobs.deployment(registry.store, job) == found.stored
 
 
-def already(registry: JobRegistry, found: CurrentDeployment) -> DeployResult:
-    """The answer to a request that has already been carried out."""
-    number = found.stored.id
-    return DeployResult(
-        deployment=number, version_of=next_deployment.version_of(registry.store, found.stored.job, number)
-    )
+def already(registry: JobRegistry, job: str, number: int) -> DeployResult:
+    """The answer to a request that has already been carried out, and led to the deployment ``number``."""
+    first = next_deployment.version_of(registry.store, job, number)
+    return DeployResult(deployment=number, version_of=first, repeated=True)
 
 
 def check(found: CurrentDeployment) -> None:

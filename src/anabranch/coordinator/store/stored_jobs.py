@@ -36,6 +36,7 @@ __all__ = [
     "known_lanes",
     "model",
     "model_of",
+    "requested",
     "running",
     "status",
 ]
@@ -175,14 +176,20 @@ def due(store: Store, job: str, number: int) -> RunningDeployment:
 
 def is_known(store: Store, job: str, request: str) -> bool:
     """Whether one of a job's last generations, of any deployment, was requested with this id."""
+    return requested(store, job, request) is not None
+
+
+def requested(store: Store, job: str, request: str) -> int | None:
+    """The number of the deployment with the generation that was requested with this id; None if none of the job's last
+    generations was."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:
         if store.has_request(job, last.id, request):
-            return True
+            return last.id
         looked += last.generation
         last = store.deployment(job, last.id - 1) if last.id > 1 else None
-    return False
+    return None
 
 
 def deployment(store: Store, job: str, number: int | None = None) -> DeploymentRecord:
