@@ -39,7 +39,10 @@ class Note(Document, frozen=True, kw_only=True):
 
 
 def run_folder(store_url: str) -> Path:
-    """The folder for notes and locks, next to a store. Raises ConfigError if the store isn't in a file."""
+    """The folder for notes and locks, next to a store. If the store's file is a symbolic link, the folder is next to
+    the file that the link leads to, so that it is the same under each name of the store. Raises ConfigError if the
+    store isn't in a file.
+    """
     path = address.path_of(store_url)
     if address.is_on_server(store_url):
         raise ConfigError(
@@ -48,7 +51,7 @@ def run_folder(store_url: str) -> Path:
         )
     if path is None:
         raise ConfigError("a store in memory has no place for notes", "name a file in [coordinator] store")
-    return path.parent / "run"
+    return Path(os.path.realpath(path)).parent / "run"
 
 
 def write(store_url: str, job: str, url: str) -> None:

@@ -168,6 +168,22 @@ def test_one_process_at_a_time_holds_a_job(url: str) -> None:
         pass
 
 
+def test_a_store_under_two_names_has_one_lock_and_one_note(tmp_path: Path, url: str, server: listening.Server) -> None:
+    Store(url).close()
+    link = tmp_path / "project" / "other.db"
+    link.parent.mkdir()
+    link.symlink_to("../store/coordinator.db")
+    linked = f"sqlite:///{link}"
+    with RunLock(linked, "delays"):
+        with pytest.raises(ConflictError, match="job delays is already running here"):
+            RunLock(url, "delays").acquire()
+        assert RunLock(url, "delays").is_held()
+    endpoint.write(linked, "delays", server.url)
+    assert endpoint.find(url) == {"delays": server.url}
+    endpoint.remove(url, "delays")
+    assert endpoint.find(linked) == {}
+
+
 @contextmanager
 def no_byte_can_be_written() -> Iterator[None]:
     """As on a full disk, files can be made, but not written."""
