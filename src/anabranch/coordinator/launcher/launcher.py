@@ -11,6 +11,7 @@ from anabranch.clocks import boottime
 from anabranch.coordinator.launcher import launch_policy
 from anabranch.coordinator.launcher.launch_policy import Crew, Demand
 from anabranch.coordinator.launcher.processes import Processes
+from anabranch.coordinator.store.address import encodable
 from anabranch.errors import NotLeadingError, StoreUnavailableError
 from anabranch.protocol.status import LaunchStatus
 from anabranch.throttle import LastTold
@@ -111,7 +112,8 @@ class Launcher:
         finally:  # even after an error, the processes that were started are known
             crews[job] = crew
             self._news[job] = news[-_MOST_NEWS:]
-        coordinator.launched(job, launch_policy.shown(crew, demand, str(self.processes.folder / job)), self._news[job])
+        logs_in = encodable(str(self.processes.folder / job))
+        coordinator.launched(job, launch_policy.shown(crew, demand, logs_in), self._news[job])
         del self._news[job]
         for error in failed.values():
             raise error

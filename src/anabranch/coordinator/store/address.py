@@ -16,7 +16,7 @@ from anabranch.errors import ConfigError
 if TYPE_CHECKING:  # importing sqlalchemy takes longer than most CLI commands run
     import sqlalchemy as sa
 
-__all__ = ["CURE", "Address", "is_on_server", "make_folder", "path_of", "shown"]
+__all__ = ["CURE", "Address", "encodable", "is_on_server", "make_folder", "path_of", "shown"]
 
 CURE = "set [coordinator] store to a place that can be written, as in sqlite:////home/me/coordinator.db"
 _SETTING = "[coordinator] store"
@@ -56,6 +56,11 @@ def make_folder(folder: Path) -> None:
         raise ConfigError(f"the folder {folder} of the store can't be made: {error.strerror}", CURE) from error
 
 
+def encodable(text: str) -> str:
+    """``text`` with ``?`` in place of what UTF-8 can't encode: the bytes of a file name that isn't in UTF-8."""
+    return text.encode(errors="replace").decode()
+
+
 class Address:
     """The location of a store.
 
@@ -71,7 +76,7 @@ class Address:
         self._text, self._references = hidden(url)
         self.kind = "sqlite" if url.startswith(sqlite_urls.SCHEME) else self._url.get_backend_name()
         if self.kind == "sqlite":
-            self.shown = url
+            self.shown = encodable(url)
             return
         if not self._url.database:
             raise ConfigError(f"{_outward(url)!r} names no database", _CURE)

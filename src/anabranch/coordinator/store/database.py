@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from anabranch import logs, own_files
 from anabranch.coordinator.store import migrations, sqlite, tables
-from anabranch.coordinator.store.address import CURE, Address, make_folder
+from anabranch.coordinator.store.address import CURE, Address, encodable, make_folder
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 
 __all__ = ["check_format", "create", "explained", "open_existing"]
@@ -113,7 +113,7 @@ def _on_server() -> ModuleType:
 
 
 def _where(address: Address) -> str:
-    return str(address.path or address.shown)
+    return encodable(str(address.path or address.shown))
 
 
 def _missing(address: Address) -> AnabranchError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from urllib.parse import quote
@@ -23,7 +24,7 @@ def engine(path: Path | None, mode: str) -> sa.Engine:
     """An engine with one connection to a file, or to a new database in memory. ``mode`` is ``rw``, or ``rwc`` to create
     the file if it is missing.
     """
-    database = ":memory:" if path is None else f"file:{quote(str(path.absolute()))}?mode={mode}"
+    database = ":memory:" if path is None else f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(database, uri=True, timeout=BUSY_SECONDS, check_same_thread=False)

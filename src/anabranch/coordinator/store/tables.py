@@ -22,19 +22,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from anabranch.coordinator.store.address import encodable
+
 FORMAT_VERSION = 5
 
 metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from users or containers. NUL is replaced, because PostgreSQL can't store it."""
+    """Text from users, containers or the system. NUL is replaced, because PostgreSQL can't store it, and so are bytes of
+    file names that aren't in UTF-8.
+    """
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
-        return None if value is None else value.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return None if value is None else encodable(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 leader = Table(

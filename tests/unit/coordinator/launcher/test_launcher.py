@@ -24,6 +24,7 @@ from anabranch.coordinator.launcher.launcher import Launcher
 from anabranch.coordinator.launcher.processes import Processes
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, StoreUnavailableError
+from anabranch.model.document import compact
 from anabranch.protocol.container import Registration
 from tests.unit.coordinator.helpers import Clock, lane, plan
 from tests.unit.coordinator.programs import PROGRAM
@@ -338,6 +339,17 @@ def test_what_can_t_be_started_has_failed(tmp_path: Path) -> None:
     found = processes.ended(JOB, processes.start(JOB))
     assert found is not None
     assert (found.code, "No such file" in found.said) == (None, True)
+
+
+def test_the_logs_can_be_in_a_folder_whose_name_is_not_in_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    job = Launched(Processes(folder, lambda job: [sys.executable, "-c", ""], dict(os.environ)))
+    job.turn()
+    status = job.coordinator.status(JOB)
+    assert status.launching is not None
+    assert status.launching.logs == f"{tmp_path}/caf?/{JOB}"
+    assert compact(status)
+    until(lambda: not job.living)
 
 
 class Launched:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -14,10 +15,12 @@ import sqlalchemy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, address, sqlite
 from anabranch.errors import ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
+from anabranch.model.document import compact
 from tests.unit.coordinator.helpers import FIRST, SECOND
-from tests.unit.coordinator.store.helpers import filled
+from tests.unit.coordinator.store.helpers import event, filled
 
 
 @pytest.fixture
@@ -46,6 +49,25 @@ def test_looking_creates_nothing(tmp_path: Path, url: str) -> None:
         Store.open_existing("sqlite://")
     assert [path.name for path in tmp_path.iterdir()] == ["empty.db"]
     assert (tmp_path / "empty.db").stat().st_size == 0
+
+
+def test_a_store_can_be_below_a_folder_whose_name_is_not_in_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    url = f"sqlite:///{folder}/c.db"
+    store = filled(Store(url))
+    store.note([event(f"a container started; its log is in {folder}")])
+    said = "a container started; its log is in " + str(tmp_path / "caf?")
+    assert [each.what for each in store.events("delays", 1)] == [said]
+    assert store.url == f"sqlite:///{tmp_path}/caf?/c.db"
+    assert compact(Coordinator(store).info())
+    store.close()
+    assert sorted(path.name for path in folder.iterdir()) == ["c.db"]
+    store = Store.open_existing(url)
+    assert store.jobs() == ["delays"]
+    with pytest.raises(NotFoundError) as caught:
+        Store.open_existing(f"sqlite:///{folder}/other.db")
+    assert caught.value.what == f"there is no store at {tmp_path}/caf?/other.db"
+    store.close()
 
 
 def test_a_version_from_the_future_is_refused_and_left_as_it_is(url: str) -> None:
