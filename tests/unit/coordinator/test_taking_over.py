@@ -11,6 +11,8 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, stored_jobs
 from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.model.lane import Lane
+from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import DeployRequest, RollbackRequest
 from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, wanted
 from tests.unit.coordinator.silent import GRACE, LEASE, asks, begun, coordinator, lanes_of, leave, made, planned
 
@@ -113,6 +115,34 @@ def test_another_coordinator_stops_a_job_that_was_being_stopped(
     assert seat.report("running").wanted == ()
     assert seat.report("ended").done
     assert other.status("delays").state == "stopped"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        lambda coordinator, _: coordinator.start(planned()),
+        lambda coordinator, _: coordinator.resume("delays"),
+        lambda coordinator, _: coordinator.stop("delays"),
+        lambda coordinator, _: coordinator.scale("delays", ScaleRequest(factor=2)),
+        lambda coordinator, _: coordinator.deploy("delays", DeployRequest(start=planned())),
+        lambda coordinator, _: coordinator.rollback("delays", RollbackRequest()),
+        lambda coordinator, container: coordinator.fence(container),
+    ],
+    ids=["start", "resume", "stop", "scale", "deploy", "rollback", "fence"],
+)
+def test_nothing_is_decided_about_a_job_that_is_not_adopted_yet(
+    coordinator: Coordinator, store: Store, clock: Clock, command: Callable[[Coordinator, str], object]
+) -> None:
+    """Its processes may be at work: a start would give their seats away without a lease or a fence."""
+    seat = begun(coordinator)
+    before, stored = lanes_of(store), store.deployment("delays")
+    other = made(store, clock)
+    with pytest.raises(NotLeadingError, match="doesn't serve job 'delays' now"):
+        command(other, seat.me.container)
+    assert (lanes_of(store), store.deployment("delays")) == (before, stored)
+    assert other.adopt("delays")
+    seat.coordinator, seat.number = other, 0
+    assert seat.report("running").alive
 
 
 def test_a_coordinator_that_gave_up_its_jobs_stops_nobody(coordinator: Coordinator, store: Store, clock: Clock) -> None:

@@ -36,6 +36,7 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
             process with its coordinator. Also raised if the version can't continue from the current state, if the job
             isn't in the state that the request expects, or if the job changed during each attempt to plan. The message
             names the reason.
+        NotLeadingError: as for :func:`loading.check_adopted`.
         UsageError: the version belongs to another job, or has no program although containers should run it; or the
             state to be dropped doesn't exist.
     """
@@ -55,7 +56,8 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Replace a job's version, for a deploy or a rollback. If the request was already carried out, nothing is changed,
-    and the answer names the deployment that this request led to, even if it was undone. With ``request.dry``, nothing is changed.
+    and the answer names the deployment that this request led to, even if it was undone. With ``request.dry``, nothing
+    is changed.
 
     The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
 
@@ -88,7 +90,9 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The job's current deployment, with a snapshot of the job if the job runs."""
+    """The job's current deployment, with a snapshot of the job if the job runs. Raises NotFoundError if there is no
+    such job, and the error of :func:`loading.check_adopted`.
+    """
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
         running_job = jobs.get(check_name("job", job))
@@ -97,6 +101,7 @@ def present(registry: JobRegistry, job: str) -> CurrentDeployment:
             if running_job.state.active:
                 snapshot = off_lock.take(registry, running_job)
         stored = stored_jobs.deployment(store, job)
+        loading.check_adopted(registry, stored)
     if snapshot is not None:
         lanes = tuple(snapshot.running_job.known.values())
         return CurrentDeployment(stored, snapshot.present, lanes, snapshot.running_job)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from anabranch.coordinator.commands.context import Context
+from anabranch.coordinator.jobs import loading
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
+from anabranch.coordinator.store import stored_jobs
 from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.naming import check_container
 
@@ -23,6 +25,7 @@ def run(context: Context, container: str, why: str = "") -> None:
     Raises:
         NotFoundError: there is no such container.
         ConflictError: the container has no seat, or this coordinator never expels containers.
+        NotLeadingError: as for :func:`loading.check_adopted`.
         UsageError: the container's id isn't valid.
     """
     check_container(container)
@@ -39,6 +42,8 @@ def check(registry: JobRegistry, container: str) -> tuple[RunningJob, Process]:
         record = registry.store.container(container)
         if record is None:
             raise NotFoundError(f"there is no container {container}", "anabranch status JOB lists those of a job")
+        if record.gone is None:
+            loading.check_adopted(registry, stored_jobs.deployment(registry.store, record.job))
         gone = record.gone or f"job {record.job!r} is not running here"
         raise ConflictError(f"container {container} has no seat: {gone}", f"anabranch status {record.job}")
     if registry.grace is None:

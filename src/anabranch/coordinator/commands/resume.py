@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import plans, seats
+from anabranch.coordinator.jobs import loading, plans, seats
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.store import DeploymentRecord, stored_jobs
 from anabranch.errors import ConflictError
@@ -22,6 +22,7 @@ def run(context: Context, job: str) -> int:
         NotFoundError: there is no such job.
         ConflictError: the job is already running; it was reset; or its code isn't stored (a job that runs in one
             process with its coordinator doesn't store it).
+        NotLeadingError: as for :func:`loading.check_adopted`.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -35,8 +36,9 @@ def run(context: Context, job: str) -> int:
 
 
 def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
-    """Raises ConflictError if the deployment can't continue: see :func:`run`."""
+    """Raises ConflictError or NotLeadingError if the deployment can't continue: see :func:`run`."""
     job = stored.job
+    loading.check_adopted(registry, stored)
     if job in registry.jobs and registry.jobs[job].state.active:
         raise ConflictError(f"job {job!r} is running already", f"anabranch stop {job}")
     if stored.state is DeploymentState.RESET:

@@ -6,7 +6,7 @@ import msgspec
 
 from anabranch.coordinator.commands import expand
 from anabranch.coordinator.commands.context import Context
-from anabranch.coordinator.jobs import plans
+from anabranch.coordinator.jobs import loading, plans
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.store import DeploymentRecord, stored_jobs
 from anabranch.errors import ConflictError
@@ -26,18 +26,22 @@ def run(context: Context, start: StartRequest) -> int:
     Raises:
         ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
             message names the difference); or it can't begin where its last drain ended.
+        NotLeadingError: as for :func:`loading.check_adopted`.
         StateError: as for :func:`plan`.
         UsageError: the job's name isn't valid; or as for :func:`plan`.
     """
     job, registry = check_name("job", start.graph.job), context.registry
     with registry.locked_all():
-        check(registry, job)
         stored = registry.store.deployment(job)
+        check(registry, job, stored)
         return apply(registry, plan(registry, start, stored), start, stored)
 
 
-def check(registry: JobRegistry, job: str) -> None:
-    """Raises ConflictError if the job is already running."""
+def check(registry: JobRegistry, job: str, stored: DeploymentRecord | None) -> None:
+    """Raises ConflictError if the job is already running, and the error of :func:`loading.check_adopted`. The last
+    deployment is ``stored``, if there is one."""
+    if stored is not None:
+        loading.check_adopted(registry, stored)
     if job in registry.jobs:
         registry.advance(registry.jobs[job])
         if registry.jobs[job].state.active:

@@ -9,11 +9,12 @@ from anabranch.coordinator.jobs import offers
 from anabranch.coordinator.jobs.parts import DeploymentTerms, Process, Progress, RunSettings, Seats
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import DeploymentRecord, Store
+from anabranch.errors import NotLeadingError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 
-__all__ = ["Surroundings", "adopted", "loaded"]
+__all__ = ["Surroundings", "adopted", "check_adopted", "loaded"]
 
 
 class Surroundings(Protocol):
@@ -25,6 +26,22 @@ class Surroundings(Protocol):
     grace: float | None
     first: Callable[[], int]
     has_launcher: bool
+    jobs: dict[str, RunningJob]
+
+
+def check_adopted(surroundings: Surroundings, stored: DeploymentRecord) -> None:
+    """Raises NotLeadingError if a job whose last deployment is ``stored`` runs or should run in separate processes, but
+    isn't served here at the moment: for example, because it can't be read from the store. Until it is adopted, nothing
+    may be decided about it, because its processes may be at work. The caller holds the jobs' lock.
+
+    A coordinator that never expels processes adopts no jobs, so nothing is raised.
+    """
+    adopts = surroundings.grace is not None and stored.program is not None and stored.state.active
+    if adopts and stored.job not in surroundings.jobs:
+        raise NotLeadingError(
+            f"this coordinator doesn't serve job {stored.job!r} now",
+            "ask again; if the coordinator can't read the job from the store, its log says why",
+        )
 
 
 def loaded(

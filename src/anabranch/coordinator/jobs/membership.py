@@ -9,12 +9,12 @@ from functools import partial
 
 import msgspec
 
-from anabranch.coordinator.jobs import job_events, offers, racks, reports, seats
+from anabranch.coordinator.jobs import job_events, loading, offers, racks, reports, seats
 from anabranch.coordinator.jobs.parts import Process
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import ContainerRecord, Event, stored_jobs
-from anabranch.errors import ConflictError, FencedError, NotFoundError, NotLeadingError, StoreUnavailableError
+from anabranch.errors import ConflictError, FencedError, NotFoundError, StoreUnavailableError
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.naming import check_container, check_name
 from anabranch.planning.transition import rewind
@@ -278,8 +278,7 @@ class Membership:
         if job in self._registry.jobs:
             return False
         its = stored_jobs.deployment(self._store, job)
-        if its.program is not None and its.state.active:
-            raise NotLeadingError(f"this coordinator doesn't serve job {job!r} now", "ask again")
+        loading.check_adopted(self._registry, its)
         return not its.state.active
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:

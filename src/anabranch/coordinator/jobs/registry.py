@@ -99,14 +99,14 @@ class JobRegistry:
         Raises:
             NotFoundError: there is no such job.
             ConflictError: this coordinator doesn't serve the job.
+            NotLeadingError: as for :func:`loading.check_adopted`.
         """
         with self.locked_all() as jobs:
             if job not in jobs:
-                state = stored_jobs.deployment(self.store, job).state
-                raise ConflictError(
-                    f"job {job!r} is not running here; its last deployment was left {state}",
-                    "start it: anabranch run JOB.py",
-                )
+                stored = stored_jobs.deployment(self.store, job)
+                loading.check_adopted(self, stored)
+                what = f"job {job!r} is not running here; its last deployment was left {stored.state}"
+                raise ConflictError(what, "start it: anabranch run JOB.py")
             yield jobs[job]
 
     @contextmanager

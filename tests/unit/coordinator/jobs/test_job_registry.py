@@ -9,7 +9,7 @@ import pytest
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError, NotFoundError, StoreUnavailableError
+from anabranch.errors import ConflictError, NotFoundError, NotLeadingError, StoreUnavailableError
 from anabranch.protocol.deployment import Program
 from tests.unit.coordinator.helpers import Clock, plan
 
@@ -33,8 +33,20 @@ def test_a_job_that_nobody_knows_can_t_be_held(registry: JobRegistry) -> None:
 
 
 def test_a_job_that_is_not_served_can_t_be_held(coordinator: Coordinator, registry: JobRegistry) -> None:
+    coordinator.stop("delays")
+    assert coordinator.release("delays")
+    with pytest.raises(ConflictError, match="its last deployment was left stopped"), registry.locked("delays"):
+        pass
+
+
+def test_a_job_that_is_not_adopted_yet_can_t_be_held_and_counts_as_running(
+    coordinator: Coordinator, registry: JobRegistry
+) -> None:
     coordinator.abandon()
-    with pytest.raises(ConflictError, match="its last deployment was left starting"), registry.locked("delays"):
+    with pytest.raises(NotLeadingError, match="doesn't serve job 'delays' now"), registry.locked("delays"):
+        pass
+    assert coordinator.adopt("delays")
+    with registry.locked("delays"):
         pass
 
 
