@@ -118,7 +118,7 @@ class Scenario:
         self.storage.add(job, fenced=fenced)
         lanes = plan.lanes_of(its, 4, lambda: f"{random.getrandbits(32):08x}")
         standbys = Random(f"{self._seed} {job}").choice([0, 0, 1, 2])
-        settings = {"job": {"expansion_check": "3 seconds"}, "assignment": {"standbys": standbys}}
+        settings = {"job": {"expansion_check": "3 seconds", "artifact": "image"}, "assignment": {"standbys": standbys}}
         program = Program(artifact="0" * 64, file="job.py", settings=settings, schemas={})
         between = {f"output stream {stages.stream_of(graph, node)}": "" for node in graph.nodes if is_boundary(node)}
         start = StartRequest(graph=graph, model=its.model, lanes=lanes, fingerprint=between, program=program)

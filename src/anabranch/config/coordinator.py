@@ -84,7 +84,8 @@ class CoordinatorSettings(Section):
     """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """How many deployments of each job keep their code in the store. Code that only older deployments use is deleted.
+    """How many versions of each job keep their code in the store. Code that only older versions use is deleted, but
+    never that of the present version or the one before it.
     """
 
     launcher: Literal["external", "local"] = "external"

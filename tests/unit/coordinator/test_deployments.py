@@ -13,7 +13,17 @@ from anabranch.protocol.deployment import DeployRequest, DeployResult, RollbackR
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import LaunchStatus
 from tests.unit.coordinator.helpers import Clock
-from tests.unit.coordinator.versions import Process, coordinator_on, deploy, job, lanes_of, relieved, running, start
+from tests.unit.coordinator.versions import (
+    Process,
+    coordinator_on,
+    deploy,
+    job,
+    lanes_of,
+    relieved,
+    running,
+    start,
+    with_settings,
+)
 
 
 def test_a_version_follows_in_other_processes(store: Store) -> None:
@@ -230,6 +240,21 @@ def test_a_job_that_ran_in_one_process_goes_on_on_a_coordinator_and_takes_anothe
     assert deploy(coordinator, job(more=True)).deployment == 2
     relieved(old, 2).work()
     assert coordinator.status("j").state == "running"
+
+
+def test_a_version_whose_code_is_not_stored_any_more_is_not_rolled_back_to(store: Store) -> None:
+    coordinator = coordinator_on(store)
+    coordinator.start(with_settings(start(job()), {}))
+    former = Process(coordinator, 1)
+    former.work()
+    coordinator.deploy("j", DeployRequest(start=with_settings(start(job(more=True), code="b" * 64), {})))
+    relieved(former, 2).work()
+    with pytest.raises(ConflictError, match="the code of deployment 1 of job 'j' is no longer in the store") as caught:
+        coordinator.rollback("j", RollbackRequest())
+    assert "anabranch deploy JOB.py" in caught.value.cure
+    assert coordinator.status("j").deployment == 2
+    store.put_artifact("a" * 64, b"code")
+    assert coordinator.rollback("j", RollbackRequest()).version_of == 1
 
 
 def test_the_same_request_twice_is_one_deployment(store: Store) -> None:

@@ -167,8 +167,14 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
 
 
 def again(store: Store, job: str, deployment: int) -> StartRequest:
-    """A former deployment, as a request to start it again."""
+    """A former deployment, as a request to start it again. Raises ConflictError if its code is no longer stored."""
     stored = stored_jobs.deployment(store, job, deployment)
+    program = stored.program or _for_containers(stored.own_program)
+    if program is not None and _lacks_code(store, program):
+        raise ConflictError(
+            f"the code of deployment {deployment} of job {job!r} is no longer in the store",
+            "deploy that version with its file: anabranch deploy JOB.py",
+        )
     lanes = [lane for lane in store.lanes(job).values() if lane.deployment == deployment]
     return StartRequest(
         graph=store.graph(job, deployment),
@@ -177,7 +183,7 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
         fingerprint=stored.fingerprint,
         formats=stored.formats,
         promises=stored.promises,
-        program=stored.program or _for_containers(stored.own_program),
+        program=program,
     )
 
 
@@ -185,6 +191,11 @@ def _for_containers(program: Program | None) -> Program | None:
     """The program that lets containers run the version of a deployment that ran in one process with its coordinator;
     None if code or settings are missing."""
     return None if program is None or program.lacks else msgspec.structs.replace(program, in_process=False)
+
+
+def _lacks_code(store: Store, program: Program) -> bool:
+    """Whether containers get a program's code from the store, and the store doesn't have it."""
+    return program.settings.get("job", {}).get("artifact") != "image" and store.artifact(program.artifact) is None
 
 
 def version_of(store: Store, job: str, deployment: int) -> int:

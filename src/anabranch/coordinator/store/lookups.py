@@ -32,6 +32,7 @@ __all__ = [
     "lost",
     "model",
     "present",
+    "version_of",
 ]
 
 
@@ -94,6 +95,22 @@ def has_request(connection: sa.Connection, job: str, deployment: int, request: s
     return any(
         msgspec.json.decode(found, type=_Requested).request == request for found in connection.execute(query).scalars()
     )
+
+
+def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
+    """The first deployment that had the same version as ``deployment``; the latter if the store doesn't have it."""
+    query = _documents(job, deployment).where(models.c.generation == 1)
+    document = connection.execute(query).scalar()
+    return (0 if document is None else _version.decode(document).again) or deployment
+
+
+class _Again(msgspec.Struct):
+    """The part of a model that contains the first deployment of the version."""
+
+    again: int = 0
+
+
+_version = msgspec.json.Decoder(_Again)
 
 
 class _Requested(msgspec.Struct):

@@ -29,7 +29,7 @@ class Retain:
     events: int = _DEFAULTS.retain_events
     """How many of the newest events are kept."""
     versions: int = _DEFAULTS.retain_versions
-    """The number of the latest deployments whose code is kept."""
+    """For how many of the latest versions the code is kept."""
 
     @classmethod
     def of(cls, settings: CoordinatorSettings) -> Self:
@@ -51,7 +51,7 @@ class SweepSchedule:
         self._lock = threading.Lock()
         self._told = LastTold()
         self._unused: frozenset[str] = frozenset()
-        """The code that none of the latest deployments used at the last sweep: see
+        """The code that no job needed at the last sweep: see
         :func:`anabranch.coordinator.store.sweeping.sweep`.
         """
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
+from anabranch.coordinator.store import lookups
 from anabranch.coordinator.store.tables import artifacts, deployments, events, jobs, lanes
 from anabranch.errors import UnsupportedFormatError
 from anabranch.model.document import decode
@@ -16,6 +17,13 @@ from anabranch.model.lane import LaneState
 from anabranch.protocol.deployment import Program
 
 __all__ = ["SweepResult", "sweep"]
+
+_is_open = sa.and_(
+    lanes.c.job == deployments.c.job,
+    lanes.c.deployment == deployments.c.id,
+    lanes.c.state != LaneState.CLOSED.value,
+)
+"""A condition in a query of deployments: a lane isn't closed, so the deployment's code is needed to close it."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +35,7 @@ class SweepResult:
     artifacts: frozenset[str] = frozenset()
     """The code that was deleted."""
     unused: frozenset[str] = frozenset()
-    """The code that is still stored although none of the last deployments uses it."""
+    """The code that is still stored although no job needs it."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The jobs with a program that can't be read, and why. If there are any, it isn't known which code is needed, so
     none was deleted, and ``unused`` is empty."""
@@ -44,7 +52,8 @@ def sweep(
     Args:
         writing: returns a transaction.
         keep_events: how many of each job's newest events are kept.
-        versions: the number of each job's last deployments whose code is kept.
+        versions: for how many versions of each job the code is kept, the newest first. Versions with the same code
+            count as one. The code to which the job can return at once is kept in any case.
         unused: the code that was unused at the previous sweep. Only this code is deleted, if it is still unused: newer
             code may be unused only because its deployment hasn't been stored yet.
     """
@@ -67,18 +76,37 @@ def sweep(
 
 def _used(connection: sa.Connection, versions: int) -> tuple[set[str], dict[str, str]]:
     """The code that is needed, and the jobs with a program that can't be read, with the reasons."""
-    programs = list(connection.execute(_of_open_lanes()))
+    used: set[str] = set()
+    unread = {}
     for job in connection.execute(sa.select(jobs.c.name)).scalars().all():
-        last = sa.select(deployments.c.job, deployments.c.program).where(deployments.c.job == job)
-        programs += connection.execute(last.order_by(deployments.c.id.desc()).limit(versions))
-    used, unread = set(), {}
-    for job, program in programs:
         try:
-            if program is not None:
-                used.add(decode(program, Program).artifact)
-        except UnsupportedFormatError as error:
+            used |= _newest(connection, job, versions) | _required(connection, job)
+        except (UnsupportedFormatError, msgspec.DecodeError) as error:
             unread[job] = str(error)
     return used, unread
+
+
+def _newest(connection: sa.Connection, job: str, count: int) -> set[str]:
+    """The newest code of a job: at most ``count`` artifacts."""
+    query = sa.select(deployments.c.program).where(deployments.c.job == job, deployments.c.program.is_not(None))
+    newest_first = query.group_by(deployments.c.program).order_by(sa.func.max(deployments.c.id).desc())
+    found: set[str] = set()
+    for program in connection.execute(newest_first).scalars().all():
+        found |= {decode(program, Program).artifact} - {""}
+        if len(found) == count:
+            break
+    return found
+
+
+def _required(connection: sa.Connection, job: str) -> set[str]:
+    """The code without which a job couldn't close its open lanes, or couldn't return to the version before the present
+    one, or from a change to the version that the change replaces."""
+    last = connection.execute(sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == job)).scalar_one()
+    present, replaced = (lookups.version_of(connection, job, number) for number in (last, last - 1))
+    former = lookups.version_of(connection, job, present - 1)
+    its = sa.or_(deployments.c.id.in_([present, replaced, former]), sa.exists().where(_is_open))
+    query = sa.select(deployments.c.program).where(deployments.c.job == job, deployments.c.program.is_not(None), its)
+    return {decode(program, Program).artifact for program in connection.execute(query).scalars().all()}
 
 
 def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:
@@ -88,14 +116,3 @@ def _forget_events(connection: sa.Connection, job: str, keep: int) -> int:
     if first is None:
         return 0
     return connection.execute(sa.delete(events).where(its, events.c.id < first)).rowcount
-
-
-def _of_open_lanes() -> sa.Select[Any]:
-    """The jobs and programs of deployments whose lanes aren't all closed: only their code can close these lanes."""
-    is_open = sa.and_(
-        lanes.c.job == deployments.c.job,
-        lanes.c.deployment == deployments.c.id,
-        lanes.c.state != LaneState.CLOSED.value,
-    )
-    found = sa.select(deployments.c.job, deployments.c.program)
-    return found.where(deployments.c.program.is_not(None), sa.exists().where(is_open))

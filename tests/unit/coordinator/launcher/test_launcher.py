@@ -178,9 +178,10 @@ def test_a_signal_that_cannot_be_sent_does_not_count_as_sent(
 ) -> None:
     execution = make(RESTS).start(JOB)
     restarted = make(RESTS)  # it has to look up the process's id
-    with monkeypatch.context() as patched, pytest.raises(OSError, match=os.strerror(number)) as caught:
+    with monkeypatch.context() as patched:
         patched.setattr(where, name, broken)
-        restarted.end(JOB, execution)
+        with pytest.raises(OSError, match=os.strerror(number)) as caught:
+            restarted.end(JOB, execution)
     assert caught.value.errno == number
     restarted.end(JOB, execution)
     until(lambda: restarted.ended(JOB, execution) is not None)

@@ -26,10 +26,10 @@ from tests.unit.coordinator.workers import JOB, Worker
 HOUR = 3600.0
 
 
-def deployed(store: Store, number: int, code: str, state: LaneState = LaneState.CLOSED) -> None:
+def deployed(store: Store, number: int, code: str, state: LaneState = LaneState.CLOSED, again: int = 0) -> None:
     store.put_artifact(code, b"code")
     start = workers.start()
-    model = msgspec.structs.replace(start.model, run_id=number, generation=1)
+    model = msgspec.structs.replace(start.model, run_id=number, generation=1, again=again)
     lanes = tuple(msgspec.structs.replace(lane, deployment=number, state=state) for lane in start.lanes)
     program = msgspec.structs.replace(PROGRAM, artifact=code)
     start = msgspec.structs.replace(start, model=model, lanes=lanes, program=program)
@@ -39,7 +39,7 @@ def deployed(store: Store, number: int, code: str, state: LaneState = LaneState.
 
 
 def there(store: Store) -> set[str]:
-    return {code for code in ("a", "b", "c", "coming") if store.artifact(code) is not None}
+    return {code for code in ("a", "b", "c", "d", "coming") if store.artifact(code) is not None}
 
 
 def test_the_newest_events_of_each_job_are_kept(store: Store, clock: Clock) -> None:
@@ -104,13 +104,39 @@ def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(sto
 
 
 def test_code_stays_as_long_as_only_it_can_close_lanes(store: Store, clock: Clock) -> None:
-    schedule = SweepSchedule(store, Retain(versions=1), clock)
-    for number, code in enumerate("abc", start=1):
+    schedule = SweepSchedule(store, Retain(versions=2), clock)
+    for number, code in enumerate("abcd", start=1):
         deployed(store, number, code, LaneState.CLOSING if code == "a" else LaneState.CLOSED)
     for _ in range(3):
         clock.at += HOUR + 61
         schedule.look()
-    assert there(store) == {"a", "c"}
+    assert there(store) == {"a", "c", "d"}
+
+
+def test_code_to_which_the_job_can_return_stays_however_many_versions_were_undone(url: str, clock: Clock) -> None:
+    store = Store(url)
+    schedule = SweepSchedule(store, Retain(versions=2), clock)
+    deployed(store, 1, "a")
+    deployed(store, 2, "b")
+    for number in range(3, 9, 2):
+        deployed(store, number, f"bad {number}")
+        deployed(store, number + 1, "b", again=2)
+    for _ in range(2):
+        clock.at += HOUR + 61
+        schedule.look()
+    assert there(store) == {"a", "b"}
+    assert [store.artifact(f"bad {number}") is not None for number in (3, 5, 7)] == [False, False, True]
+    store.close()
+
+
+def test_versions_with_the_same_code_count_as_one(store: Store, clock: Clock) -> None:
+    schedule = SweepSchedule(store, Retain(versions=3), clock)
+    for number, code in enumerate("abcddd", start=1):
+        deployed(store, number, code)
+    for _ in range(2):
+        clock.at += HOUR + 61
+        schedule.look()
+    assert there(store) == {"b", "c", "d"}
 
 
 @pytest.mark.parametrize("program", ["{", '{"version": 9}'])
@@ -118,7 +144,7 @@ def test_a_program_that_cannot_be_read_only_keeps_code_from_being_deleted(
     tmp_path: Path, clock: Clock, program: str
 ) -> None:
     store = Store(f"sqlite:///{tmp_path}/c.db")
-    schedule = SweepSchedule(store, Retain(events=1, versions=1), clock)
+    schedule = SweepSchedule(store, Retain(events=1, versions=2), clock)
     for number, code in enumerate("abc", start=1):
         deployed(store, number, code)
     with sqlite3.connect(tmp_path / "c.db") as database:
@@ -139,7 +165,7 @@ def test_a_program_that_cannot_be_read_only_keeps_code_from_being_deleted(
     for _ in range(2):
         clock.at += HOUR
         schedule.look()
-    assert there(store) == {"c"}
+    assert there(store) == {"b", "c"}
     store.close()
 
 
