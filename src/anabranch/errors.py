@@ -103,7 +103,8 @@ class NotLeadingError(AnabranchError):
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, is held up, or has no disk space left. The same call can succeed later.
+    """The store's database cannot be reached, is held up, or has no disk space left; or it is locked, cannot be
+    written, or refuses a login, although this process has used it before. The same call can succeed later.
 
     If the call was a write, it is not known whether the write has been stored.
     """

@@ -44,15 +44,14 @@ def stop(
 
 
 def _can_succeed_later(error: AnabranchError, coordinator: Coordinator, job: str) -> bool:
-    """Whether a stop that has failed can succeed later. A ConflictError can mean that the store is locked, or that the
-    job doesn't run any more."""
+    """Whether a stop that has failed can succeed later. A ConflictError can mean that the job doesn't run any more."""
     if isinstance(error, StoreUnavailableError):
         return True
     if not isinstance(error, ConflictError):
         return False
     try:
         return coordinator.status(job).state.active
-    except (StoreUnavailableError, ConflictError):
-        return True  # status raises ConflictError only if the store is locked
+    except StoreUnavailableError:
+        return True
     except AnabranchError:
         return False

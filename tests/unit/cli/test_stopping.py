@@ -10,13 +10,13 @@ import pytest
 from anabranch.cli import stopping
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, StoreUnavailableError
+from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 from anabranch.protocol.status import JobStatus
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.workers import JOB, Worker, running
 
 FULL = StoreUnavailableError("the disk of the store is full", "make room")
-LOCKED = ConflictError("the store is locked by another process", "end that")
+LOCKED = StoreUnavailableError("the store is locked by another process", "end that")
 DENIED = ConfigError("the store can't be written", "correct it")
 
 

@@ -175,7 +175,7 @@ def of_lane(
         for _, fault in found.files.useless_snapshots():
             problem = f"{fault.problem}: it contains {fault.role}"
             findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, "", mends))
-        findings += _outputs(found, systems)
+        findings += _outputs(found, systems, tables=seen is not None)
         findings += _inputs(found, systems)
         last = found.files.planned
         if seen is not None and seen > last:
@@ -253,14 +253,15 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
                 )
 
 
-def _outputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
+def _outputs(found: LaneFiles, systems: Systems, *, tables: bool) -> Iterator[Finding]:
     """The findings about output streams and tables that contain less than the lane's folder says, and about those
     that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:
         return  # the file is written again, and nothing depends on it
-    yield from _output_tables(found.lane, noted.get("tables", {}), systems)
+    if tables:
+        yield from _output_tables(found.lane, noted.get("tables", {}), systems)
     for stream, partitions in noted.get("streams", {}).items():
         if stream not in found.lane.outputs or systems.is_table(stream):
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import getpass
 import os
 import socket
@@ -125,7 +126,14 @@ class Client(Operations):
             return cast(R, _result(operation, answer))
         except UnknownVersionError:
             raise
-        except (UnsupportedFormatError, msgspec.DecodeError, TypeError, LookupError, ValueError) as error:
+        except (
+            UnsupportedFormatError,
+            msgspec.DecodeError,
+            TypeError,
+            LookupError,
+            ValueError,
+            RecursionError,
+        ) as error:
             why = error.what if isinstance(error, AnabranchError) else str(error)
             raise _stranger(self.url, f"the answer to {operation.name} can't be read: {why}") from error
 
@@ -135,10 +143,12 @@ class Client(Operations):
         The coordinator that answered last is asked first (at the beginning, the coordinator at the first URL). If a
         coordinator doesn't answer, or says that it doesn't lead, the next one is asked. If no leading coordinator
         answers, the result is the answer of a coordinator that doesn't lead. If there is no such answer either, the
-        error of a coordinator that doesn't lead is raised or, if there is none, the last error.
+        error of a coordinator that refuses this client is raised; if there is none, the error of a coordinator that
+        doesn't lead or, at last, the last error.
         """
         second_best: bytes | None = None
         failed: Exception | None = None
+        kept = _Kept.NO
         for left in range(len(self._urls) - 1, -1, -1):
             url = self._urls[0]
             try:
@@ -146,12 +156,13 @@ class Client(Operations):
                 if leads:
                     return second_best
             except _AwayError as error:
-                if failed is None or not (isinstance(failed, _AwayError) and failed.stands_by):
-                    failed = error
+                if kept is _Kept.NO or error.kept > kept:
+                    failed, kept = error, error.kept
             except AWAY as error:
                 if second_best is None and not isinstance(error, NotLeadingError):
                     raise
-                failed = error
+                if kept is not _Kept.REFUSED:
+                    failed, kept = error, _Kept.NO
             if left and self._urls[0] == url:  # no other thread has moved on to the next URL
                 self._urls = [*self._urls[1:], url]
         if second_best is not None:
@@ -182,7 +193,7 @@ class Client(Operations):
         if not is_payload(body):
             raise _AwayError(_stranger(url, f"status {answer.status_code}, {_kind(answer)}"))
         if STANDS_BY in answer.headers:
-            raise _AwayError(error_of(answer.status_code, body), stands_by=True)
+            raise _AwayError(error_of(answer.status_code, body), _Kept.STANDS_BY)
         refused = error_of(answer.status_code, body)
         raise _renewable(refused) if self._accepted and answer.status_code in _PASSING else refused
 
@@ -208,7 +219,7 @@ def _stranger(url: str, said: str) -> UnreachableError:
 
 
 def _renewable(refused: AnabranchError) -> _AwayError:
-    return _AwayError(UnreachableError(refused.what, refused.cure))
+    return _AwayError(UnreachableError(refused.what, refused.cure), _Kept.REFUSED)
 
 
 def _why(url: str, error: httpx.HTTPError) -> Exception:
@@ -268,14 +279,22 @@ class _Bearer(httpx.Auth):
             request.headers["Authorization"] = f"Bearer {self._token}"
 
 
+class _Kept(enum.IntEnum):
+    """Whether an error is kept while other coordinators are asked; one with a higher value replaces it."""
+
+    NO = 0  # nobody has answered
+    STANDS_BY = 1
+    REFUSED = 2
+
+
 class _AwayError(Exception):
-    """No coordinator has answered at a URL or, with ``stands_by``, a coordinator that doesn't lead has answered with an
+    """No coordinator has answered at a URL, or one that doesn't lead, or that refuses this client, has answered with an
     error. ``reason`` is the error to raise if no coordinator is left to ask."""
 
-    def __init__(self, reason: AnabranchError, *, stands_by: bool = False) -> None:
+    def __init__(self, reason: AnabranchError, kept: _Kept = _Kept.NO) -> None:
         super().__init__(str(reason))
         self.reason = reason
-        self.stands_by = stands_by
+        self.kept = kept
 
 
 def _path(operation: Operation[..., Any], given: Mapping[str, Any], body: object) -> str:

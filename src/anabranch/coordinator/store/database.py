@@ -17,7 +17,7 @@ from anabranch.coordinator.store import migrations, sqlite, tables
 from anabranch.coordinator.store.address import CURE, Address, encodable, make_folder
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, StoreUnavailableError, UnsupportedFormatError
 
-__all__ = ["check_format", "create", "explained", "open_existing"]
+__all__ = ["Explained", "check_format", "create", "explained", "open_existing"]
 
 _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
@@ -81,16 +81,16 @@ def _opening(engine: sa.Engine, url: str) -> Iterator[None]:
 
 
 @contextmanager
-def explained(url: str, opened: bool = False) -> Iterator[None]:
+def explained(url: str, has_written: bool = False) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Args:
-        opened: whether the store has been opened before. If so, its settings were right once, so that errors which
-            can pass are StoreUnavailableErrors.
+        has_written: whether this process has written to the store. If so, its settings were right once, so that
+            errors which can pass are StoreUnavailableErrors.
 
     Raises:
         StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.
-        ConflictError: another process has locked SQLite's file, and the store wasn't ``opened`` before.
+        ConflictError: another process has locked SQLite's file, and this process hasn't written to it before.
         ConfigError: the store can't be opened, read or written.
         AnabranchError: the database failed for any other reason.
     """
@@ -102,7 +102,21 @@ def explained(url: str, opened: bool = False) -> Iterator[None]:
     except DBAPIError as error:
         address = Address(url)
         explanation = _on_server().explanation if address.kind == "postgresql" else sqlite.explanation
-        raise explanation(error, _where(address), opened) from error
+        raise explanation(error, _where(address), has_written) from error
+
+
+class Explained:
+    """Calls return :func:`explained` for the store at ``url``, and remember whether a write has succeeded."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._has_written = False
+
+    @contextmanager
+    def __call__(self, *, writes: bool = False) -> Iterator[None]:
+        with explained(self._url, self._has_written):
+            yield
+        self._has_written = self._has_written or writes
 
 
 def _on_server() -> ModuleType:

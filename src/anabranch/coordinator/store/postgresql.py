@@ -153,11 +153,12 @@ def lock_for_schema(connection: sa.Connection, where: str) -> None:
     reached.patience = _MIGRATES_WITHIN
 
 
-def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
+def explanation(error: DBAPIError, where: str, has_written: bool) -> AnabranchError:
     """The error to raise for a failed statement on the store at ``where``.
 
     Args:
-        opened: whether the store has been opened before. If so, missing rights were taken away, and are waited for.
+        has_written: whether this process has written to the store. If so, missing rights were taken away, and are
+            waited for.
     """
     state = getattr(error.orig, "sqlstate", None) or ""
     message = libpq.first_line(error.orig)
@@ -169,7 +170,7 @@ def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
     if lost or state.startswith(_AWAY):
         return StoreUnavailableError(f"the connection to the store {where} was lost: {message}", _RETRY)
     if state in ("42501", "3F000"):
-        denied = StoreUnavailableError if opened else ConfigError
+        denied = StoreUnavailableError if has_written else ConfigError
         return denied(
             f"the store {where} can't be read or written: {message}",
             "let this user own the database, or grant it CREATE on the schema and all rights on the tables",

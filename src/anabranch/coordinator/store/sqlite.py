@@ -73,15 +73,15 @@ def refuse_writes(engine: sa.Engine) -> None:
         connection.exec_driver_sql("PRAGMA query_only = ON")
 
 
-def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
+def explanation(error: DBAPIError, where: str, has_written: bool) -> AnabranchError:
     """The error to raise for a failed statement on the store at ``where``.
 
     Args:
-        opened: whether the store has been opened before. If so, whatever may pass is waited for.
+        has_written: whether this process has written to the store. If so, whatever may pass is waited for.
     """
     message = str(error.orig)
     if "locked" in message or "busy" in message:
-        locked = StoreUnavailableError if opened else ConflictError
+        locked = StoreUnavailableError if has_written else ConflictError
         return locked(
             f"the store {where} is locked by another process for more than {BUSY_SECONDS:.0f} s",
             "see who holds it (fuser, lsof), end that, and try again",
@@ -96,6 +96,6 @@ def explanation(error: DBAPIError, where: str, opened: bool) -> AnabranchError:
             f"the disk of the store {where} is full", "make room on that disk: running jobs continue on their own"
         )
     if any(word in message for word in ("unable to open", "readonly", "disk I/O")):
-        denied = StoreUnavailableError if opened else ConfigError
+        denied = StoreUnavailableError if has_written else ConfigError
         return denied(f"the store {where} can't be opened or written: {message}", CURE)
     return AnabranchError(f"the store {where} failed: {message}", "see the database's message")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -52,9 +51,9 @@ class Store:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
         UnsupportedFormatError: a newer anabranch has migrated the store, an older store has replaced it since it was
             opened, or the format isn't valid. Nothing is changed.
-        ConflictError: another process has locked the SQLite file when the store is opened.
-        StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full; once the store is
-            open, also if a right was taken away, or SQLite's file is locked. This object can be used again later.
+        ConflictError: another process has locked the SQLite file, and this object hasn't written to it before.
+        StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full; after a first
+            write also if a right was taken away, or SQLite's file is locked. This object can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -74,7 +73,7 @@ class Store:
 
     def _open(self, url: str, engine: sa.Engine) -> None:
         self.url = address.shown(url)
-        self._database, self._engine, self._explained = url, engine, partial(database.explained, url, opened=True)
+        self._database, self._engine, self._explained = url, engine, database.Explained(url)
         self._writer = engine.execution_options(**sqlite.WRITES)
         self._lock = threading.Lock()
         self._looking: AbstractContextManager[Any] = self._lock if engine.dialect.name == "sqlite" else nullcontext()
@@ -206,7 +205,7 @@ class Store:
         with self._lock:
             self._epoch = _NO_EPOCH
             epoch = 1 if seen is None else seen.epoch + 1
-            with self._explained():
+            with self._explained(writes=True):
                 try:
                     with self._writer.begin() as connection:
                         database.check_format(connection, self._database)
@@ -219,14 +218,14 @@ class Store:
 
     def renew(self) -> None:
         """Renew the lease. Raises NotLeadingError if this object doesn't lead."""
-        with self._lock, self._explained(), self._writer.begin() as connection:
+        with self._lock, self._explained(writes=True), self._writer.begin() as connection:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
         """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
         with self._lock:
             try:
-                with self._explained(), self._writer.begin() as connection:
+                with self._explained(writes=True), self._writer.begin() as connection:
                     leading.resign(connection, self._epoch)
             finally:
                 self._epoch = _NO_EPOCH
@@ -385,7 +384,7 @@ class Store:
     @contextmanager
     def writing(self, *happened: Event) -> Iterator[sa.Connection]:
         """A transaction for writes and the events that ``happened``: either all of them are stored, or none."""
-        with self._lock, self._explained(), self._writer.begin() as connection:
+        with self._lock, self._explained(writes=True), self._writer.begin() as connection:
             if self._epoch is None:
                 database.check_format(connection, self._database)
             else:  # this covers the format, too, because a migration ends the leader's epoch

@@ -29,7 +29,8 @@ __all__ = [
 
 LOCKED_OUT_SECONDS = 60.0
 """After how many seconds without the lock :func:`exclusive` and :func:`shared` fail. Processes hold a lock for well
-below a second, and for some seconds on a slow disk; only a frozen process holds it for longer."""
+below a second, and for some seconds on a slow disk. Longer than that, a lock is held only by a frozen process, or while
+a stream with thousands of partitions is created or expanded."""
 
 _TEMPORARY = ".tmp"
 _POLL = 0.002
@@ -132,8 +133,8 @@ def locked_out(path: str, seconds: float, what: str) -> LogError:
     """The error for a lock that other processes have held for ``seconds``. For ``what``, see :func:`exclusive`."""
     return LogError(
         f"{what}: other processes have held the lock {path} for {seconds:.0f} s",
-        f"perhaps a process that uses the stream is frozen: find it with `fuser {path}`, and let it go on, or end it; "
-        "then try again",
+        f"find them with `fuser {path}`: if one is frozen, let it go on, or end it; if it creates or expands a stream "
+        "with thousands of partitions, wait; then try again",
     )
 
 

@@ -211,6 +211,22 @@ def test_a_refusal_that_can_pass_is_waited_for_by_a_client_that_was_accepted(sta
     assert caught.value.cure == "wait"
 
 
+@pytest.mark.parametrize("other", [away, mute, stands_by, by_standby(knows_no_job)])
+@pytest.mark.parametrize("refuses_first", [True, False])
+def test_a_refusal_is_told_whatever_the_other_coordinators_say(
+    other: Callable[[httpx.Request], httpx.Response], refuses_first: bool
+) -> None:
+    refusal = {"error": "not allowed", "cure": "", "kind": "AnabranchError"}
+    client = Asking(a=leads, b=leads)
+    assert client.jobs() == []
+    one, two = ("a", "b") if refuses_first else ("b", "a")
+    client.how = {one: lambda _: httpx.Response(401, json=refusal), two: other}
+    with pytest.raises(UnreachableError, match="not allowed"):
+        client.jobs()
+    client.how[two] = leads
+    assert client.jobs() == []
+
+
 def test_a_coordinator_of_a_newer_version_is_no_stranger() -> None:
     client = Asking(a=lambda _: httpx.Response(200, json={"version": 9}))
     with pytest.raises(UnsupportedFormatError, match="format version 9"):

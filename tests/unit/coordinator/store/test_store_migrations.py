@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store, address, tables
-from anabranch.errors import NotLeadingError, StoreUnavailableError, UnsupportedFormatError
+from anabranch.errors import ConfigError, NotLeadingError, UnsupportedFormatError
 from anabranch.formats import Format
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
@@ -206,7 +206,7 @@ def test_a_store_in_a_file_is_read_without_being_changed(sqlite_url: str) -> Non
     assert store.jobs() == ["delays"]
     assert len(store.lanes("delays")) == 4
     assert store.leader() is None
-    with pytest.raises(StoreUnavailableError, match="can't be opened or written"):
+    with pytest.raises(ConfigError, match="can't be opened or written"):
         store.note([event()])
     store.close()
     assert path.read_bytes() == before
