@@ -70,7 +70,7 @@ def _positions(file: Path) -> dict[str, int]:
         raise UsageError(f"{file} can't be read: {error.strerror}", _EXAMPLE) from error
     try:
         found = msgspec.json.decode(text, type=dict[str, int])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(f"{file} isn't a file of positions: {error}", _EXAMPLE) from error
     if not found:
         raise UsageError(f"{file} names no partition", _EXAMPLE)
