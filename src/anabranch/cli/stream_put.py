@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from typing import IO, Any
 
 import typer
@@ -23,7 +25,8 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
     message key; see :func:`json_lines.records`.
 
     After Ctrl-C, a batch that is being written is finished, and KeyboardInterrupt is raised. Before that, the number of
-    records and the line from which to continue are printed. After a second Ctrl-C, nothing is finished.
+    records and the line from which to continue are printed. After a second Ctrl-C, nothing is finished. While
+    the appender closes, Ctrl-C ends only the closing.
 
     Raises:
         AnabranchError: a line is invalid, ``source`` can't be read, or the records can't be written. The message
@@ -49,9 +52,9 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
         except (AnabranchError, OSError) as error:
             raise _stopped(_explained(error, interrupts.writing), written, line) from error
         finally:
-            interrupts.writing, interrupts.pending = True, False
             if not at_once:
-                _close(appender, stream)
+                with interrupts.ending_only_this():
+                    _close(appender, stream)
     if fault is not None:
         raise AnabranchError(f"{fault.what}; {_count(written)}", fault.cure)
     return written
@@ -77,6 +80,14 @@ class _Interrupts:
         if self._handles:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    @contextlib.contextmanager
+    def ending_only_this(self) -> Iterator[None]:
+        """Inside ``with``, Ctrl-C ends the block at once, but raises nothing after it."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self.writing = False
+            yield
+        self.writing, self.pending = True, False
+
     def done(self) -> None:
         self.writing = False
         if self.pending:
@@ -89,11 +100,12 @@ class _Interrupts:
 
 
 def _close(appender: Appender, stream: str) -> None:
-    """Close an appender. Its records were written before, so an error is only logged."""
+    """Close an appender. Its records were written before, so an error is only logged. So is Ctrl-C."""
     try:
         appender.close()
-    except (AnabranchError, OSError) as error:
-        log.warning("records were added, but not the mark that their writer is gone", stream=stream, error=str(error))
+    except (AnabranchError, OSError, KeyboardInterrupt) as error:
+        why = str(error) or "interrupted"
+        log.warning("records were added, but not the mark that their writer is gone", stream=stream, error=why)
 
 
 def _explained(error: AnabranchError | OSError, writing: bool) -> AnabranchError:

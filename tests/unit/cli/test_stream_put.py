@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from anabranch.cli import json_lines
 from anabranch.cli.stream import app
 from anabranch.errors import AnabranchError, LogError
+from anabranch.model.hashing import partitions_for
 from anabranch.systems.embedded import LaneWriter, Log, disk
 from tests.unit.systems.embedded.helpers import contents
 
@@ -36,9 +38,9 @@ def log(tmp_path: Path) -> Log:
     return made
 
 
-@pytest.fixture
-def putting(config: Path) -> Iterator[subprocess.Popen[bytes]]:
-    words = [sys.executable, "-m", "anabranch", "stream", "put", "s", "--config", str(config)]
+@contextlib.contextmanager
+def started(config: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    words = [sys.executable, "-m", "anabranch", "stream", "put", "s", "--config", str(config), *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(words, env=environment, **pipes)  # type: ignore[call-overload]
@@ -47,6 +49,18 @@ def putting(config: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
     process.stdin.close()
     process.stderr.close()
+
+
+@pytest.fixture
+def putting(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with started(config) as process:
+        yield process
+
+
+@pytest.fixture
+def keyed(config: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with started(config, "--key", "k") as process:
+        yield process
 
 
 def give(process: subprocess.Popen[bytes], lines: bytes) -> None:
@@ -126,6 +140,45 @@ def test_a_second_ctrl_c_takes_effect_at_once(putting: subprocess.Popen[bytes], 
     )
 
 
+@contextlib.contextmanager
+def held_at_the_end(log: Log, keyed: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Inside ``with``, a ``put`` has written three records to partition 0, and can't close in partition 1, where it has
+    written nothing."""
+    key = next(each for each in "abcdefgh" if partitions_for(pa.array([each.encode()]), 2)[0] == 0)
+    with disk.try_exclusive(str(log.root / "s" / "1" / ".lock"), 1):
+        give(keyed, f'{{"k": "{key}"}}\n'.encode() * 3)
+        wait_for(lambda: written(log) == 3)
+        yield
+
+
+def wait_for_the_close(log: Log) -> None:
+    wait_for(lambda: any(mark.closed for mark in log.ends("s")[0].writers.values()))
+    time.sleep(0.3)
+
+
+def test_ctrl_c_while_put_closes_ends_only_the_closing(keyed: subprocess.Popen[bytes], log: Log) -> None:
+    with held_at_the_end(log, keyed):
+        assert keyed.stdin is not None
+        keyed.stdin.close()
+        wait_for_the_close(log)
+        keyed.send_signal(signal.SIGINT)
+        code, told = ended(keyed)
+    assert (code, written(log)) == (0, 3)
+    assert "s: 3 records written\n" in told
+    assert "not the mark that their writer is gone" in told
+
+
+def test_a_second_ctrl_c_ends_the_closing(keyed: subprocess.Popen[bytes], log: Log) -> None:
+    with held_at_the_end(log, keyed):
+        time.sleep(0.3)
+        keyed.send_signal(signal.SIGINT)
+        wait_for_the_close(log)
+        keyed.send_signal(signal.SIGINT)
+        code, told = ended(keyed)
+    assert code == 130
+    assert "s: 3 records written, of all lines before line 4; to go on, put the rest (tail -n +4)\n" in told
+
+
 def test_an_input_that_cannot_be_read(config: Path, log: Log, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "anabranch", "stream", "put", "s", "--config", str(config)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
@@ -173,11 +226,13 @@ def test_when_everything_is_written_a_failed_end_is_no_error(
 def test_a_batch_of_which_the_log_takes_only_a_part(
     config: Path, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "LOCKED_OUT_SECONDS", 0.2)
+    monkeypatch.setattr(disk, "LOCKED_OUT_SECONDS", 1.0)
     (tmp_path / "lines").write_text("1\n2\n3\n4\n")
     lock = str(log.root / "s" / "1" / ".lock")
+    begun = time.monotonic()
     with disk.try_exclusive(lock, 1), pytest.raises(AnabranchError) as caught:
         put(config, tmp_path / "lines")
+    assert time.monotonic() - begun < 1.9, "waited for the same lock twice"
     assert caught.value.what.startswith(
         "2 records written, of all lines before line 1 and of 2 after that; only 2 of 4"
     )

@@ -48,6 +48,7 @@ class Appender:
         self._writer = LaneWriter(log, PUT_JOB, f"put-{producer.hex}", epoch=1)
         self._batch = NOTHING
         self._failed = False
+        self._unavailable: set[int] = set()
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
@@ -70,10 +71,11 @@ class Appender:
             for number, ref in refs.items():
                 try:
                     self._writer.publish(self._stream, number, self._batch, [ref])
-                except (OSError, LogError):
+                except (OSError, LogError) as refused:
                     added = self._is_added(number)
                     unsure = ref.rows if added is None else 0
                     if not added:
+                        self._unavailable = {number} if isinstance(refused, LogError) else set()
                         raise
                 published += ref.rows
         except (OSError, LogError) as error:
@@ -117,11 +119,13 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Mark this producer's lane as closed in the stream, if it has added records."""
+        """Mark this producer's lane as closed in the stream, if it has added records. A partition that was locked or
+        damaged at the last :meth:`append` is left out, because waiting for the same lock again would only take time.
+        """
         if self._batch == NOTHING:
             return
         try:
-            self._writer.close([self._stream])
+            self._writer.close([self._stream], self._unavailable)
         except (OSError, LogError):
             if not self._failed:  # otherwise the error of append, which counts the records, is the one to report
                 raise

@@ -4,7 +4,7 @@ writers with a lower epoch."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from anabranch.errors import ConflictError, FencedError, LogError
@@ -77,9 +77,9 @@ class LaneWriter:
         mark = tail.writers.get(self._lane)
         return NOTHING if mark is None else mark.batch
 
-    def close(self, streams: Iterable[str]) -> None:
-        """Mark the lane as closed in every partition of ``streams``: no process can write to these streams for the lane
-        from then on. Idempotent.
+    def close(self, streams: Iterable[str], skipped: Container[int] = ()) -> None:
+        """Mark the lane as closed in every partition of ``streams`` that isn't ``skipped``: no process can write to
+        these partitions for the lane from then on. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.
@@ -96,7 +96,8 @@ class LaneWriter:
 
         for stream in streams:
             for number in range(self._log.describe(stream).partitions):
-                self._extend(stream, number, decide)
+                if number not in skipped:
+                    self._extend(stream, number, decide)
 
     def _extend(self, stream: str, number: int, decide: Callable[[Tail], Entry | None]) -> bool:
         tail, published = self._log.extend(stream, number, self._seen(stream, number), decide)
