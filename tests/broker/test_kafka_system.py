@@ -14,7 +14,7 @@ import pytest
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError, UsageError
 from anabranch.model.hashing import partition_for
-from anabranch.systems.contract import Appender, System
+from anabranch.systems.contract import Appender, PartlyWrittenError, System
 from anabranch.systems.kafka.cluster import Cluster
 from anabranch.systems.kafka.system import INTERNAL, KafkaSystem
 from anabranch.systems.kafka.topics import Topics
@@ -201,13 +201,14 @@ def test_keys_go_where_murmur2_says_and_null_keys_everywhere(system: KafkaSystem
 def test_a_record_that_is_too_large_is_named_with_the_limit(system: KafkaSystem, limited: str, size: int) -> None:
     large = np.random.default_rng(1).bytes(size)
     with system.appender(limited) as appender:
-        with pytest.raises(AnabranchError, match="is too large") as error:
+        with pytest.raises(PartlyWrittenError, match="is too large") as error:
             appender.append(batch([record(b"small"), record(b"small"), record(large, b"k")]))
         assert f"record 2 of the batch for {limited} is too large with {size + 1:,} bytes: at most 300,000" in str(
             error.value
         )
         assert "max.message.bytes" in error.value.cure
         written = system.ends(limited)[0]
+        assert error.value.published == written
         assert f"{written} record" in error.value.what
         assert appender.append(batch([record(b"after")])) == 1
     assert read(system, limited, (0, system.ends(limited)[0]))[-1][1] == b"after"

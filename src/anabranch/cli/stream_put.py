@@ -13,7 +13,7 @@ import typer
 from anabranch import logs
 from anabranch.cli import json_lines, output
 from anabranch.errors import AnabranchError
-from anabranch.systems.contract import Appender, System
+from anabranch.systems.contract import Appender, PartlyWrittenError, System
 
 __all__ = ["put_lines"]
 
@@ -121,8 +121,7 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
     """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from the lines before it
     were written.
     """
-    part: int = getattr(error, "published", 0)
-    unsure: int = getattr(error, "unsure", 0)
+    part, unsure = (error.published, error.unsure) if isinstance(error, PartlyWrittenError) else (0, 0)
     rest = f"then {_rest(line, part, unsure)}"
     return AnabranchError(
         f"{_count(written + part)}, of all lines before line {line}"

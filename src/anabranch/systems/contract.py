@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from anabranch.errors import UsageError
 from anabranch.model.lane import Lane
+from anabranch.systems.appender import Appender, PartlyWrittenError
 from anabranch.systems.archive import Archive
 from anabranch.systems.findings import JavaClasses, OpenTransaction, StreamFault
 from anabranch.systems.output import Publisher
@@ -26,7 +27,7 @@ from anabranch.systems.retention import Retention
 if TYPE_CHECKING:
     from anabranch.config import Settings  # slow to import, and not needed in the process of a lane's clock
 
-__all__ = ["Appender", "Folder", "Offsets", "Range", "Records", "SessionNeeds", "System"]
+__all__ = ["Appender", "Folder", "Offsets", "PartlyWrittenError", "Range", "Records", "SessionNeeds", "System"]
 
 Offsets = npt.NDArray[np.int64]
 
@@ -35,19 +36,6 @@ Records = tuple[Offsets, pa.RecordBatch]
 
 Range = tuple[int, int]
 """The first offset of a range, and one past its last offset."""
-
-
-class Appender(Protocol):
-    """Adds records to one stream from outside any job. Not thread-safe."""
-
-    def append(self, batch: pa.RecordBatch) -> int:
-        """Add records in the columns of ``RECORD_SCHEMA`` durably, and return their number.
-
-        The murmur2 hash of a key determines the partition. A record with a null key can go to any partition.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,10 @@ def give(process: subprocess.Popen[bytes], lines: bytes) -> None:
     process.stdin.flush()
 
 
-def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+def ended(process: subprocess.Popen[bytes], within: float = 60) -> tuple[int, str]:
     """The exit code, and what was printed."""
     assert process.stderr is not None
-    code = process.wait(60)
+    code = process.wait(within)
     return code, process.stderr.read().decode()
 
 
@@ -162,7 +162,7 @@ def test_ctrl_c_while_put_closes_ends_only_the_closing(keyed: subprocess.Popen[b
         keyed.stdin.close()
         wait_for_the_close(log)
         keyed.send_signal(signal.SIGINT)
-        code, told = ended(keyed)
+        code, told = ended(keyed, within=30)
     assert (code, written(log)) == (0, 3)
     assert "s: 3 records written\n" in told
     assert "not the mark that their writer is gone" in told
@@ -174,7 +174,7 @@ def test_a_second_ctrl_c_ends_the_closing(keyed: subprocess.Popen[bytes], log: L
         keyed.send_signal(signal.SIGINT)
         wait_for_the_close(log)
         keyed.send_signal(signal.SIGINT)
-        code, told = ended(keyed)
+        code, told = ended(keyed, within=30)
     assert code == 130
     assert "s: 3 records written, of all lines before line 4; to go on, put the rest (tail -n +4)\n" in told
 

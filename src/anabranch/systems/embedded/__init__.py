@@ -1,7 +1,7 @@
 """The embedded system: a durable, partitioned, ordered log of Arrow files in a folder. Only ``spark.py`` imports
 PySpark."""
 
-from anabranch.systems.embedded.append import Appender, PartlyWrittenError, append
+from anabranch.systems.embedded.append import Appender, append
 from anabranch.systems.embedded.layout import StreamInfo
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Entry, Segment, Tail, WriterMark
@@ -15,7 +15,6 @@ __all__ = [
     "Entry",
     "LaneWriter",
     "Log",
-    "PartlyWrittenError",
     "Segment",
     "SegmentRef",
     "SegmentWriter",

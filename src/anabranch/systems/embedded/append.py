@@ -12,25 +12,16 @@ import pyarrow as pa
 
 from anabranch.errors import LogError
 from anabranch.model.hashing import partitions_for
+from anabranch.systems.appender import PartlyWrittenError
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import NOTHING
 from anabranch.systems.embedded.segments import SegmentRef, SegmentWriter
 from anabranch.systems.embedded.writer import LaneWriter
 
-__all__ = ["PUT_JOB", "Appender", "PartlyWrittenError", "append"]
+__all__ = ["PUT_JOB", "Appender", "append"]
 
 PUT_JOB = "stream-put"
 """The name that stands for a job when records from outside any job are published. Each producer is a separate lane."""
-
-
-class PartlyWrittenError(LogError):
-    """Not all records of a batch could be written. ``published`` is the number of records that were written, and
-    ``unsure`` the number of further records that may have been written."""
-
-    def __init__(self, what: str, cure: str, published: int, unsure: int = 0) -> None:
-        super().__init__(what, cure)
-        self.published = published
-        self.unsure = unsure
 
 
 class Appender:

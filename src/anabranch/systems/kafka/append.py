@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from anabranch.errors import AnabranchError
 from anabranch.model.hashing import partitions_for
+from anabranch.systems.appender import PartlyWrittenError
 from anabranch.systems.kafka import timestamps
 from anabranch.systems.kafka.topics import LARGEST, LIMIT, Topics
 from anabranch.systems.records import RECORD_SCHEMA
@@ -23,6 +24,13 @@ __all__ = ["KafkaAppender"]
 _SERVED_EVERY = 256
 _STEP_SECONDS = 0.1
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
+_REFUSED = _TOO_LARGE | {
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.INVALID_RECORD,
+    KafkaError.POLICY_VIOLATION,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+}
+"""After these errors, a record certainly wasn't written. After others, such as a timeout, it may have been."""
 
 _Headers = list[tuple[str, str | bytes | None]] | None
 
@@ -44,19 +52,20 @@ class KafkaAppender:
         self._next = uuid.uuid4().int % self._count
         self._limit = topics.largest(self._topic)
         self._producer, self._health = self._cluster.open(Producer, self._properties())
-        self._written = 0
+        self._sent = self._written = self._refused = 0
         self._failed: list[tuple[int, KafkaError]] = []
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Write a batch with the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
-            AnabranchError: a record is too large or refused (the message says which), or the cluster doesn't answer or
-                refuses the client.
+            PartlyWrittenError: a record is too large or refused (the message says which), or the cluster doesn't answer
+                or refuses the client.
+            AnabranchError: the topic can't be described; nothing was written.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
-        self._written, self._failed = 0, []
+        self._sent, self._written, self._refused, self._failed = 0, 0, 0, []
         where = self.partitions_of(batch.column("key"))
         keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
         times = timestamps.milliseconds(batch.column("timestamp")).tolist()
@@ -70,7 +79,7 @@ class KafkaAppender:
                 break
         self._finish()
         if self._failed:
-            raise self._refused(batch)
+            raise self._fault(batch)
         return int(batch.num_rows)
 
     def close(self) -> None:
@@ -99,6 +108,7 @@ class KafkaAppender:
                 self._failed.append((row, error.args[0]))
                 return
             else:
+                self._sent += 1
                 return
 
     def _finish(self) -> None:
@@ -112,8 +122,8 @@ class KafkaAppender:
         stay the same.
 
         Raises:
-            AnabranchError: no more records have been written, and the deadline has passed or a broker has refused the
-                client.
+            PartlyWrittenError: no more records have been written, and the deadline has passed or a broker has refused
+                the client.
         """
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
@@ -121,7 +131,7 @@ class KafkaAppender:
             self._cluster.check(self._health, deadline)
         except AnabranchError as error:
             self._producer.purge()
-            raise AnabranchError(f"{error.what}; {self._told()}", error.cure) from None
+            raise self._partly(error) from None
         return deadline, before
 
     def _done(self, row: int, error: KafkaError | None, _: Any) -> None:
@@ -129,23 +139,29 @@ class KafkaAppender:
             self._written += 1
         else:
             self._failed.append((row, error))
+            self._refused += error.code() in _REFUSED
 
-    def _refused(self, batch: pa.RecordBatch) -> AnabranchError:
+    def _fault(self, batch: pa.RecordBatch) -> PartlyWrittenError:
         sizes = {row: _size(batch, row) for row, _ in self._failed}
         row, error = max(
             self._failed, key=lambda failed: (failed[1].code() in _TOO_LARGE, sizes[failed[0]], -failed[0])
         )
         if error.code() in _TOO_LARGE:
-            return AnabranchError(
+            fault = AnabranchError(
                 f"record {row} of the batch for {self._stream} is too large with {sizes[row]:,} bytes: at most "
-                f"{self._limit:,} fit, its own overhead included; {self._told()}",
+                f"{self._limit:,} fit, its own overhead included",
                 f"raise {LIMIT} of the topic {self._topic} (message.max.bytes of the broker), or shorten the record",
             )
-        explained = self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}")
-        return AnabranchError(f"{explained.what}; {self._told()}", explained.cure)
+            return self._partly(fault)
+        return self._partly(self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}"))
 
-    def _told(self) -> str:
-        return "1 record written" if self._written == 1 else f"{self._written:,} records written"
+    def _partly(self, error: AnabranchError) -> PartlyWrittenError:
+        """An error, with the numbers of records that were written, and that may have been: those that were sent, but
+        neither confirmed nor refused."""
+        written, unsure = self._written, self._sent - self._written - self._refused
+        told = "1 record written" if written == 1 else f"{written:,} records written"
+        perhaps = f", and {unsure:,} more may have been written" if unsure else ""
+        return PartlyWrittenError(f"{error.what}; {told}{perhaps}", error.cure, written, unsure)
 
     def partitions_of(self, keys: pa.Array) -> npt.NDArray[np.int32]:
         """The partition for each key in ``keys``. Null keys are distributed round-robin."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.systems.embedded import Appender, Log, PartlyWrittenError, disk
+from anabranch.systems.contract import PartlyWrittenError
+from anabranch.systems.embedded import Appender, Log, disk
 from tests.unit.systems.embedded.helpers import contents, records
 
 
