@@ -1,12 +1,16 @@
-"""Waits, with a deadline, for a condition that other threads or processes bring about, or for a server's answer."""
+"""Waits, with a deadline, for a condition that other threads or processes bring about, for a server's answer, or for a
+program to end."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import IO, Any, TypeVar
 
-__all__ = ["answered_within", "wait_until"]
+__all__ = ["answered_within", "run_within", "wait_until"]
 
 T = TypeVar("T")
 
@@ -62,3 +66,36 @@ def answered_within(
     except StopIteration as done:
         value: T = done.value
         return value
+
+
+def run_within(
+    command: Sequence[str],
+    within: float,
+    late: Callable[[], BaseException],
+    *,
+    env: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> int:
+    """Run a program without input, and return its exit code. If it hasn't ended after ``within`` seconds, or if the
+    wait is interrupted, it is killed, with all processes that it has started: a program such as ``mvn`` is a shell
+    script, behind which Java would go on.
+
+    Args:
+        late: returns the error to raise after the deadline.
+        output: the file for what the program prints. (A pipe would be read until all of its processes have ended.) By
+            default, this is discarded.
+
+    Raises:
+        OSError: the program can't be run.
+    """
+    to = subprocess.DEVNULL if output is None else output
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True
+    ) as process:
+        try:
+            return process.wait(within)
+        except subprocess.TimeoutExpired as error:
+            raise late() from error
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)

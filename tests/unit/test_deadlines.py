@@ -1,13 +1,19 @@
-"""One loop for all that waits, in virtual time."""
+"""One loop for all that waits, in virtual time; and programs that don't end in time."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import tempfile
+import threading
+import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from anabranch.deadlines import answered_within, wait_until
+from anabranch.deadlines import answered_within, run_within, wait_until
 from anabranch.errors import OutOfTimeError
 
 
@@ -100,3 +106,38 @@ def test_a_server_that_is_silent_for_too_long_is_an_error() -> None:
     assert waiting.send(0) == "read"
     with pytest.raises(TimeoutError):
         waiting.send(0)
+
+
+def test_a_program_that_ends_in_time() -> None:
+    with tempfile.TemporaryFile() as output:
+        code = run_within(["sh", "-c", "echo out; echo $A >&2; exit 3"], 60, late, env={"A": "err"}, output=output)
+        output.seek(0)
+        assert (code, output.read()) == (3, b"out\nerr\n")
+    with pytest.raises(FileNotFoundError):
+        run_within(["./nowhere"], 60, late)
+
+
+def is_running(process: int) -> bool:
+    shown = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False)
+    return shown.stdout.strip() != "" and not shown.stdout.startswith("Z")
+
+
+def killed(file: Path) -> bool:
+    """Whether the process whose id is in the file ends within a second."""
+    child, until = int(file.read_text()), time.monotonic() + 1
+    while is_running(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not is_running(child)
+
+
+def test_a_program_that_does_not_end_in_time_is_killed_with_its_children(tmp_path: Path) -> None:
+    with pytest.raises(OutOfTimeError, match="it isn't there"):
+        run_within(["sh", "-c", f"sleep 30 & echo $! > {tmp_path}/child; wait"], 0.5, late)
+    assert killed(tmp_path / "child")
+
+
+def test_a_program_is_killed_with_its_children_if_the_wait_is_interrupted(tmp_path: Path) -> None:
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_within(["sh", "-c", f"sleep 30 & echo $! > {tmp_path}/child; wait"], 20, late)
+    assert killed(tmp_path / "child")

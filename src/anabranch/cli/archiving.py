@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.config import Settings
+from anabranch.deadlines import run_within
 from anabranch.errors import AnabranchError
 
 __all__ = ["MADE_WITHIN", "make"]
@@ -44,20 +44,9 @@ def make(say: Callable[[str], None]) -> Path:
         command = [sys.executable, "-P", "-m", "anabranch.cli.archiving"]
         with tempfile.TemporaryFile() as output:
             env = {**os.environ, "SPARK_SUBMIT_OPTS": options.strip()}
-            try:
-                ran = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env=env,
-                    timeout=MADE_WITHIN,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as error:
-                what = f"no archive of Spark's classes was made within {MADE_WITHIN:g} s"
-                raise AnabranchError(what, _CURE) from error
-            if ran.returncode or not part.is_file():
+            late = AnabranchError(f"no archive of Spark's classes was made within {MADE_WITHIN:g} s", _CURE)
+            code = run_within(command, MADE_WITHIN, lambda: late, env=env, output=output)
+            if code or not part.is_file():
                 output.seek(0)
                 raise AnabranchError(f"no archive of Spark's classes was made: {last_lines(output)}", _CURE)
     return archive

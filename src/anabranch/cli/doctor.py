@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from anabranch.config.secrets import without_passwords
 from anabranch.config.storage import local_folder
 from anabranch.coordinator.store import address
 from anabranch.coordinator.store.store import Store
+from anabranch.deadlines import run_within
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
@@ -251,15 +251,11 @@ def _is_in_maven(package: str) -> bool | None:
         return None
     progress.say(f"asking Maven for {package} ...")
     command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={package}", "-Dtransitive=false"]
-    nowhere = subprocess.DEVNULL
     try:
-        ran = subprocess.run(
-            command, stdin=nowhere, stdout=nowhere, stderr=nowhere, timeout=MAVEN_ENDS_WITHIN, check=False
-        )
-    except subprocess.TimeoutExpired:
+        return not run_within(command, MAVEN_ENDS_WITHIN, TimeoutError)
+    except TimeoutError:
         progress.say(f"Maven didn't answer within {MAVEN_ENDS_WITHIN:g} s")
         return None
-    return ran.returncode == 0
 
 
 def _registry(settings: Settings) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 from anabranch import cache_dir
+from anabranch.deadlines import run_within
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.spark.session.java_program import Java, option
 
@@ -69,24 +69,11 @@ def is_accepted(java: Java) -> bool:
     doesn't end in time."""
     given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{option(f'{USE}{path(java)}')} -Xshare:on"}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    env, nowhere = {**os.environ, **given}, subprocess.DEVNULL
-    try:
-        ran = subprocess.run(
-            [submit, "--version"],
-            env=env,
-            stdin=nowhere,
-            stdout=nowhere,
-            stderr=nowhere,
-            timeout=ENDS_WITHIN,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise AnabranchError(
-            f"whether Java accepts {path(java)} can't be checked: {submit} --version doesn't end within "
-            f"{ENDS_WITHIN:g} s",
-            "try again when this machine has less to do; jobs also run without the archive",
-        ) from error
-    return ran.returncode == 0
+    late = AnabranchError(
+        f"whether Java accepts {path(java)} can't be checked: {submit} --version doesn't end within {ENDS_WITHIN:g} s",
+        "try again when this machine has less to do; jobs also run without the archive",
+    )
+    return not run_within([str(submit), "--version"], ENDS_WITHIN, lambda: late, env={**os.environ, **given})
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.deadlines import run_within
 from anabranch.errors import AnabranchError
 
 __all__ = ["ENDS_WITHIN", "Java", "option", "resolve", "run"]
@@ -62,17 +62,14 @@ def run(java: str, *options: str) -> tuple[int, str]:
         AnabranchError: it can't be run, or doesn't end in time.
     """
     command = [java, *options]
-    with tempfile.TemporaryFile() as output:  # a pipe would also be waited for until the process's children end
+    late = f"{shlex.join(command)} doesn't end within {ENDS_WITHIN:g} s"
+    with tempfile.TemporaryFile() as output:
         try:
-            ran = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=ENDS_WITHIN, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise AnabranchError(f"{shlex.join(command)} doesn't end within {ENDS_WITHIN:g} s", _CURE) from error
+            code = run_within(command, ENDS_WITHIN, lambda: AnabranchError(late, _CURE), output=output)
         except OSError as error:
             raise AnabranchError(f"{java} can't be run: {error.strerror or error}", _CURE) from error
         output.seek(0)
-        return ran.returncode, output.read().decode(errors="replace")
+        return code, output.read().decode(errors="replace")
 
 
 def option(text: str) -> str:
