@@ -153,7 +153,7 @@ def _copied(source: Source, moment: Moment, tree: Tree, id: str) -> Manifest:
 
     Raises:
         MovedOnError: the job progressed too far.
-        ConflictError: another process has removed files of the backup.
+        ConflictError: another process has begun a backup in the same folder.
         StateError: as in :func:`make`.
     """
     streams, elsewhere = _streams(source, moment)
@@ -176,9 +176,11 @@ def _copied(source: Source, moment: Moment, tree: Tree, id: str) -> Manifest:
         LaneFolder(lane=each.lane.id, epoch=each.epoch, planned=each.copy.planned(), is_open=each.is_open)
         for each in copies
     )
+    manifest.check_begun(tree, id)  # else the files of the other process would be mixed with more of this one's
     stream_files.copy(source.job, tree, streams, ends)
     if not moment.is_followed_by(Moment(source.job, source.store.export_job(source.job))):
         raise MovedOnError("lanes were started or closed")
+    manifest.check_begun(tree, id)
     rows.keep(moment.rows, source.job, source.now(), tree)
     files = manifest.of_files(tree)
     manifest.check_lanes(tree, lanes, files)

@@ -27,6 +27,7 @@ __all__ = [
     "StreamFiles",
     "alone",
     "begin",
+    "check_begun",
     "check_lanes",
     "finish",
     "of_files",
@@ -104,7 +105,7 @@ def place_of(system: str) -> str:
 @contextmanager
 def alone(tree: Tree) -> Iterator[None]:
     """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or on one
-    without locks, only :func:`finish` notices another process.
+    without locks, only :func:`check_begun` notices another process.
 
     Raises:
         ConflictError: another process is making a backup in this folder; or what :func:`begin` raises.
@@ -165,14 +166,16 @@ def _check_place(tree: Tree) -> None:
         )
 
 
-def finish(tree: Tree, manifest: Manifest) -> None:
-    """Mark the backup as complete.
-
-    Raises:
-        ConflictError: another process has begun a backup in this folder, and has removed this one's files.
-    """
-    if not tree.has(_UNFINISHED) or decode(tree.read_bytes(_UNFINISHED), _Unfinished).id != manifest.id:
+def check_begun(tree: Tree, id: str) -> None:
+    """Check that the backup that was begun last in a folder, and isn't complete, is the one with this ``id``. Raises
+    ConflictError if not: another process has begun one since, and has removed this one's files."""
+    if not tree.has(_UNFINISHED) or decode(tree.read_bytes(_UNFINISHED), _Unfinished).id != id:
         raise _disturbed(tree)
+
+
+def finish(tree: Tree, manifest: Manifest) -> None:
+    """Mark the backup as complete. Raises what :func:`check_begun` raises."""
+    check_begun(tree, manifest.id)
     tree.write(_NAME, encode(manifest).decode(), new=True)
     tree.remove(_UNFINISHED)
     if tree.local is not None:

@@ -77,7 +77,10 @@ def test_a_process_whose_files_another_one_has_removed_does_not_end_well(tree: O
     """Storage without locks."""
     tree.local.mkdir()
     first = begun(tree)
+    manifest.check_begun(tree, first)
     second = manifest.begin(tree, "delays", 6.0)
+    with pytest.raises(ConflictError, match="another process has changed the backup"):
+        manifest.check_begun(tree, first)
     with pytest.raises(ConflictError, match="another process has changed the backup"):
         manifest.finish(tree, listed(tree, first))
     with pytest.raises(ConflictError, match="another process has changed the backup"):
