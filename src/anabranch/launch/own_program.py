@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anabranch import config as configuration
+from anabranch import logs
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.job_code import artifact
@@ -22,6 +23,13 @@ __all__ = ["PackedCode", "of"]
 _PACKED_WITHIN = 5.0
 """The seconds that a start waits for code that is still being packed when Spark runs."""
 
+_UNREADABLE = (
+    "files that can't be read as TOML aren't stored with the job's code, because they may hold secrets; if the code "
+    "reads them, mend them, or give them another suffix"
+)
+
+log = logs.get_logger()
+
 
 class PackedCode:
     """The code in a folder, which is packed in a separate thread, because folders can contain very many files."""
@@ -29,19 +37,36 @@ class PackedCode:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._packed: Artifact | None = None
+        self._unreadable: list[str] = []
         self._why = f"{home} has so many files that packing its code takes too long; put the job into its own folder"
         self._thread = threading.Thread(target=self._pack, name="packs the job's code", daemon=True)
         self._thread.start()
 
     def _pack(self) -> None:
         try:
-            packed = artifact.pack(self._home, _may_hold_secrets)
+            packed = artifact.pack(self._home, self._may_hold_secrets)
             if (file := loaded_code.changed(self._home, packed)) is not None:
                 self._why = f"{file} was changed after the job was loaded"
             else:
                 self._packed = packed
+                if self._unreadable:
+                    log.warning(_UNREADABLE, files=self._unreadable)
         except (AnabranchError, OSError) as error:
             self._why = getattr(error, "what", str(error))
+
+    def _may_hold_secrets(self, path: Path) -> bool:
+        """Whether a file is TOML with a section of anabranch's settings, or a TOML file that can't be read, such as a
+        half-edited one. Such a file could contain secrets that aren't noticed when the stored settings are checked,
+        because the file's own settings are overridden or not used. Containers don't need settings from a file, because
+        the settings are stored.
+        """
+        if path.suffix.lower() != ".toml":
+            return False
+        try:
+            return not Settings.model_fields.keys().isdisjoint(configuration.read_toml(path))
+        except Exception:  # whatever is wrong with the file, it may hold secrets
+            self._unreadable.append(str(path))
+            return True
 
     def result(self) -> tuple[Artifact | None, str]:
         """The packed code and ''; or, if packing fails or takes too long, None and the reason."""
@@ -79,17 +104,3 @@ def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[
         in_process=True,
         lacks=lacks,
     )
-
-
-def _may_hold_secrets(path: Path) -> bool:
-    """Whether a file is TOML with a section of anabranch's settings, or a TOML file that can't be read, such as a
-    half-edited one. Such a file could contain secrets that aren't noticed when the stored settings are checked, because
-    the file's own settings are overridden or not used. Containers don't need settings from a file, because the settings
-    are stored.
-    """
-    if path.suffix.lower() != ".toml":
-        return False
-    try:
-        return not Settings.model_fields.keys().isdisjoint(configuration.read_toml(path))
-    except Exception:  # whatever is wrong with the file, it may hold secrets
-        return True

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from anabranch import config
 from anabranch.config import Settings
@@ -68,8 +69,12 @@ def test_files_with_settings_are_left_out(home: Path) -> None:
 )
 def test_toml_that_can_t_be_read_is_left_out(home: Path, content: bytes) -> None:
     (home / "broken.toml").write_bytes(content)
-    found, stored = kept(home)
+    (home / "prod.toml").write_text("[systems.kafka]\n")
+    with capture_logs() as lines:
+        found, stored = kept(home)
     assert names(stored[found.artifact]) == ["job.py"]
+    told = [line for line in lines if "can't be read as TOML" in line["event"]]
+    assert [line["files"] for line in told] == [[str(home / "broken.toml")]]
 
 
 @pytest.mark.parametrize(
