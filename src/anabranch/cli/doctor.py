@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -27,13 +27,14 @@ from anabranch.errors import AnabranchError, ConfigError, NotFoundError
 from anabranch.formats import modules
 from anabranch.formats.registry import Registry
 from anabranch.jars import fetching, repository
-from anabranch.jars.pinned import jar_set
+from anabranch.jars.pinned import SETS, jar_set
 from anabranch.systems.contract import System
 from anabranch.systems.folders import can_be_written
 from anabranch.systems.systems import Systems
 
 MAVEN_ENDS_WITHIN = 300.0
 """Seconds after which Maven counts as hanging, for example because a proxy doesn't answer."""
+_UNCHECKED = " (not checked: mvn is missing, or doesn't answer)"
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 _Result = tuple[str, bool, str]
@@ -215,32 +216,52 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted`` and must come
-    from a Maven repository that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
+    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, and its jars
+    in the cache are damaged, or it must come from a Maven repository that doesn't have it. (Without an answer of
+    ``mvn``, this isn't checked.)"""
     needs = system.session_needs()
+    if not wanted:
+        return needs.origin
+    _check_cached([Path(each) for each in needs.conf.get("spark.jars", "").split(",")])
     packages = needs.conf.get("spark.jars.packages", "")
-    for each in packages.split(",") if packages and wanted else ():
-        if _is_in_maven(each) is False:
+    there = {each: _is_in_maven(each) for each in packages.split(",") if each}
+    for each, found in there.items():
+        if found is False:
             named = f", {needs.summary}," if needs.summary else ""
             raise AnabranchError(f"{each}{named} isn't available from the Maven repository here", needs.cure)
-    return needs.origin
+    return f"{needs.origin}{_UNCHECKED if None in there.values() else ''}"
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Raises AnabranchError if the module must come from a Maven repository
-    that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if its jar in the cache is damaged, or if it must
+    come from a Maven repository that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
+        _check_cached([where])
         return str(where)
     there = _is_in_maven(where)
-    if there is None:
-        return f"{where}, which Spark gets from a Maven repository (not checked: mvn is missing, or doesn't answer)"
-    if not there:
+    if there is False:
         raise AnabranchError(
             f"{where} isn't available from the Maven repository here",
             "name an available package in [formats], or a folder with the module's jar in [formats] jars",
         )
-    return f"{where}, which Spark gets from a Maven repository"
+    return f"{where}, which Spark gets from a Maven repository{_UNCHECKED if there is None else ''}"
+
+
+def _check_cached(paths: Sequence[Path]) -> None:
+    """Raise AnabranchError if some of these jars are in the cache, and the set to which they belong isn't there with
+    the right checksums. (Sessions don't check this, because it would slow down each start.)"""
+    folders = {path.parent for path in paths}
+    for each in (jar_set(name) for name in SETS):
+        if each.folder not in folders:
+            continue
+        cure = f"fetch them again: anabranch doctor --fix, or anabranch jars fetch {each.name}"
+        try:
+            there = each.is_there
+        except OSError as error:
+            raise AnabranchError(f"the jars in {each.folder} can't be read: {error.strerror or error}", cure) from error
+        if not there:
+            raise AnabranchError(f"jars in {each.folder} are missing or damaged", cure)
 
 
 def _is_in_maven(package: str) -> bool | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from typer.testing import CliRunner
 from anabranch.cli import archiving, doctor
 from anabranch.cli.main import app
 from anabranch.errors import AnabranchError, UnsupportedSparkError
-from anabranch.jars.pinned import jar_set
+from anabranch.jars.pinned import JarSet, jar_set
 from anabranch.jars.repository import VARIABLE
 from anabranch.spark.internals.surface import Probe, Surface
 from anabranch.spark.session import class_archive, java_program, session
@@ -65,6 +67,17 @@ def connector(folder: Path) -> Path:
     return folder
 
 
+def expect_empty_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, jars without content have the right checksums."""
+
+    def empty(name: str) -> JarSet:
+        jars_of = jar_set(name)
+        nothing = hashlib.sha256().hexdigest()
+        return replace(jars_of, jars=tuple(replace(jar, sha256=nothing) for jar in jars_of.jars))
+
+    monkeypatch.setattr(doctor, "jar_set", empty)
+
+
 def test_a_storage_root_that_is_a_file_uri_is_that_folder(look: Look, tmp_path: Path) -> None:
     root = f"file:{tmp_path / 'lanes'}"
     assert look(f'[storage]\nroot = "{root}"\n')["storage root"] == (True, root)
@@ -81,12 +94,23 @@ def test_it_leaves_nothing_behind(look: Look, tmp_path: Path, monkeypatch: pytes
     assert [*empty.iterdir()] == []
 
 
-def test_which_connector_is_used(look: Look, tmp_path: Path) -> None:
+def test_which_connector_is_used(look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ok, said = look("")["kafka connector"]
     assert ok
     assert said.startswith(f"{jars.of_pyspark()}, which Spark gets from a Maven repository")
     cache = connector(tmp_path / "cache" / "anabranch" / "connector-4.2.0")
     assert look("")["kafka connector"] == (True, f"4 jars of anabranch jars fetch ({cache})")
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    for packages in ("", '\n[systems.kafka]\npackages = "a:b:1"'):
+        ok, said = look(f'[systems]\ndefault = "kafka"{packages}')["kafka connector"]
+        assert not ok
+        assert said.startswith(f"jars in {cache} are missing or damaged\n")
+        assert said.endswith("anabranch doctor --fix, or anabranch jars fetch connector")
+    expect_empty_jars(monkeypatch)
+    assert look('[systems]\ndefault = "kafka"')["kafka connector"] == (
+        True,
+        f"4 jars of anabranch jars fetch ({cache})",
+    )
     mine = connector(tmp_path / "mine")
     (mine / "more.jar").touch()
     assert look('[systems.kafka]\njars = "mine"')["kafka connector"] == (
@@ -143,6 +167,10 @@ def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytes
     assert "isn't available from the Maven repository here" in found["spark-avro"][1]
     avro.parent.mkdir(parents=True)
     avro.touch()
+    ok, said = look(bound)["spark-avro"]
+    assert not ok
+    assert said.startswith(f"jars in {avro.parent} are missing or damaged\n")
+    expect_empty_jars(monkeypatch)
     assert look(bound)["spark-avro"] == (True, str(avro))
     with serving() as registry:
         registry.register("flights-value", {"type": "string"})
@@ -282,9 +310,12 @@ def test_a_maven_that_hangs_is_not_waited_for(look: Look, tmp_path: Path, monkey
     monkeypatch.setenv("PATH", str(script(tmp_path / "bin" / "mvn", HANGS).parent), prepend=os.pathsep)
     monkeypatch.setattr(doctor, "MAVEN_ENDS_WITHIN", 0.2)
     began = time.monotonic()
-    ok, said = look('[streams.a]\nformat = "avro"')["spark-avro"]
-    assert ok
-    assert said.endswith("(not checked: mvn is missing, or doesn't answer)")
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    found = look('[streams.a]\nsystem = "kafka"\nformat = "avro"')
+    for check in ("spark-avro", "kafka connector"):
+        ok, said = found[check]
+        assert ok
+        assert said.endswith("(not checked: mvn is missing, or doesn't answer)")
     assert time.monotonic() - began < 5
 
 
