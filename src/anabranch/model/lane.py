@@ -110,6 +110,11 @@ class Lane(Document, frozen=True, kw_only=True):
         drained: what the lane takes over, if the lane is one of the first lanes of the deployment after a drain or a
             reset, or continues for such lanes that never began; otherwise None. Such a first lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made.
+        starts_over: the whole partitions in which event time starts over because the predecessors that had them never
+            began, and have nothing from which their event time could go on. If there are any, the lane begins without a
+            watermark.
+        began_since: with ``starts_over``, the lanes in ``inherits`` whose event time counts nevertheless, in the
+            partitions that they read: lanes that began after event time last started over.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
@@ -161,6 +166,8 @@ class Lane(Document, frozen=True, kw_only=True):
     afresh: bool = False
     rewind: Rewind | None = None
     drained: AfterDrain | None = None
+    starts_over: tuple[SSP, ...] = ()
+    began_since: tuple[str, ...] = ()
     starting: tuple[Position, ...] = ()
     opened: bool = False
     inherits: dict[str, int] = {}

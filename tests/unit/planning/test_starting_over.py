@@ -14,7 +14,7 @@ from anabranch.event_time import progress
 from anabranch.event_time.control import Control
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.model.job_model import JobModel
-from anabranch.model.lane import Lane, LaneState, Position, Rewind
+from anabranch.model.lane import AfterDrain, Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import after_drain, deploy, inheritance, opening, rewind
@@ -39,8 +39,8 @@ def job(counts: bool = False) -> Job:
     return made
 
 
-def planned(deployment: int, lanes: int, made: Job) -> NextVersion:
-    found = planning.make(made.graph, replace(around(**PARTITIONS), lanes=lanes))
+def planned(deployment: int, lanes: int, made: Job, factor: int = 1) -> NextVersion:
+    found = planning.make(made.graph, replace(around(factor=factor, **PARTITIONS), lanes=lanes))
     model = msgspec.structs.replace(found.model, run_id=deployment)
     its = planning.lanes_of(found, 4, new_id)
     return NextVersion(deployment, model, tuple(msgspec.structs.replace(lane, deployment=deployment) for lane in its))
@@ -57,6 +57,13 @@ def ended(lane: Lane, at: int) -> Lane:
     return msgspec.structs.replace(
         lane, state=LaneState.CLOSED, folder_epoch=1, begun=True, ran=True, final=final, last_batch=3, wrote=wrote
     )
+
+
+def bucket_of(lane: Lane, number: int) -> Lane:
+    """A first lane after a reset, with one bucket of each partition of ``lane``."""
+    ssps = tuple(ssp for ssp in lane.ssps if ssp.key_bucket == number)
+    starting = tuple(Position(ssp=ssp, offset=50) for ssp in ssps)
+    return msgspec.structs.replace(lane, id=new_id(), ssps=ssps, starting=starting, drained=AfterDrain())
 
 
 @dataclass
@@ -110,6 +117,18 @@ def ran(made: Job) -> tuple[Lanes, NextVersion]:
     return lanes, first
 
 
+def rewound(lanes: Lanes, first: NextVersion) -> tuple[list[Lane], JobModel]:
+    """The opened lanes of a rewind to the beginning that clears state, and the job model."""
+    running = {name: msgspec.structs.replace(lane, state=LaneState.RUNNING) for name, lane in lanes.known.items()}
+    to = {f"embedded/in/{number}": 0 for number in range(4)}
+    change = rewind.rewound(job().graph, first.model, running, to, "clear", new_id)
+    lanes.known |= {lane.id: lane for lane in change.lanes}
+    lanes.known |= {lane.id: rewind.opened(lane, lanes.known) for lane in change.lanes}
+    again = [lanes.known[lane.id] for lane in change.lanes]
+    lanes.known |= {lane.id: msgspec.structs.replace(lane, final=()) for lane in again}
+    return again, msgspec.structs.replace(change.model, run_id=1)
+
+
 def firsts(lanes: Iterable[Lane]) -> set[str]:
     """The first lane of each stage."""
     return set({lane.stage: lane.id for lane in reversed(list(lanes))}.values())
@@ -123,9 +142,61 @@ def test_after_a_drain_a_lane_that_merges_lanes_that_never_began_hears_no_lane_f
     lanes.known |= {lane.id: msgspec.structs.replace(lane, deployment=2) for lane in begun}
     third = lanes.next_version(1, job(), second.model, firsts(begun) if some_began else ())
     assert [len(lane.predecessors) for lane in third] == [2, 2, 1]
-    assert all(inheritance.inherited(lane, lanes.of(lane)).watermark is None for lane in third[:2])
+    begins = [inheritance.inherited(lane, lanes.of(lane)) for lane in third[:2]]
+    assert [each.watermark for each in begins] == [None, None]
+    assert begins[0].maxima == (dict.fromkeys(read(begun[0]), SINCE) if some_began else {})
     (middle,) = (lane for lane in third if lane.stage == third[1].stage)
     assert lanes.later(middle, third[:1], SINCE + 500).watermark == SINCE + 500
+
+
+@pytest.mark.parametrize("drain", [True, False])
+def test_what_lanes_have_left_since_event_time_started_over_counts_after_two_versions_that_never_began(
+    drain: bool,
+) -> None:
+    """Otherwise, the lanes in the middle would never again hear writers that go on."""
+    lanes, first = ran(job())
+    if drain:
+        second = planned(2, 2, job())
+        begun = after_drain.begun(second.lanes, job().graph, lanes.known, new_id)
+        lanes.known |= {lane.id: msgspec.structs.replace(lane, deployment=2) for lane in begun}
+        again, present = list(begun), second.model
+    else:
+        again, present = rewound(lanes, first)
+    third = lanes.next_version(1, job(), present, firsts(again))
+    version = msgspec.structs.replace(planned(present.run_id + 1, 1, job()).model, run_id=present.run_id + 1)
+    fourth = lanes.next_version(1, job(), version, ())
+    before, after = ([inheritance.inherited(lane, lanes.of(lane)) for lane in each[:2]] for each in (third, fourth))
+    assert after == before
+    assert after[0].maxima == dict.fromkeys(read(again[0]), SINCE)
+    writer = next(iter(firsts(again) & {lane.id for lane in again if lane.stage == third[0].stage}))
+    assert [each.heard for each in after[1].upstream.values()].count({writer: SINCE}) == 2
+    assert all(writer not in each.gone for each in after[1].upstream.values())
+
+
+def test_in_a_new_job_a_lane_that_merges_one_that_never_began_takes_over_no_watermark() -> None:
+    """Otherwise, the records of partitions that nobody has read yet would be late."""
+    first = planned(1, 2, job())
+    lanes = Lanes({lane.id: lane for lane in first.lanes}, {})
+    second = lanes.next_version(1, job(), first.model, firsts(first.lanes))
+    begins = inheritance.inherited(second[0], lanes.of(second[0]))
+    assert (begins.watermark, begins.maxima) == (None, dict.fromkeys(read(first.lanes[0]), SINCE))
+    older = {ssp: SINCE // 2 for ssp in read(second[0]) if ssp not in begins.maxima}
+    assert progress.after(begins, dict.fromkeys(read(second[0]), 0), older, {}).watermark == SINCE // 2
+    assert lanes.later(second[1], second[:1], SINCE).watermark == SINCE
+    third = lanes.next_version(1, job(), msgspec.structs.replace(first.model, run_id=2), ())
+    assert inheritance.inherited(third[0], lanes.of(third[0])) == begins
+
+
+def test_a_partition_of_which_a_lane_that_never_began_had_keys_has_no_event_time() -> None:
+    whole = planned(1, 1, job(), factor=2).lanes[0]
+    began, void = (bucket_of(whole, number) for number in range(2))
+    assert read(began) == read(void)
+    lanes = Lanes({void.id: opening.never_begun(void, "another deployment follows")}, {})
+    lanes.close([began], at=70, reached=SINCE, cursor=12)
+    planned_lane = planned(2, 1, job()).lanes[0]
+    merged = opening.opened(msgspec.structs.replace(planned_lane, predecessors=(began.id, void.id)), lanes.known)
+    begins = inheritance.inherited(merged, lanes.of(merged))
+    assert (begins.watermark, begins.maxima) == (None, {})
 
 
 def test_after_a_drain_an_operator_that_a_version_adds_hears_no_lane_from_before() -> None:
@@ -144,14 +215,7 @@ def test_after_a_drain_an_operator_that_a_version_adds_hears_no_lane_from_before
 def test_after_a_rewind_a_lane_that_merges_lanes_that_never_began_starts_over(some_began: bool) -> None:
     """Otherwise, the records that are read again would be late."""
     lanes, first = ran(job())
-    running = {name: msgspec.structs.replace(lane, state=LaneState.RUNNING) for name, lane in lanes.known.items()}
-    to = {f"embedded/in/{number}": 0 for number in range(4)}
-    change = rewind.rewound(job().graph, first.model, running, to, "clear", new_id)
-    lanes.known |= {lane.id: lane for lane in change.lanes}
-    lanes.known |= {lane.id: rewind.opened(lane, lanes.known) for lane in change.lanes}
-    again = [lanes.known[lane.id] for lane in change.lanes]
-    present = msgspec.structs.replace(change.model, run_id=1)
-    lanes.known |= {lane.id: msgspec.structs.replace(lane, final=()) for lane in again}
+    again, present = rewound(lanes, first)
     second = lanes.next_version(1, job(), present, firsts(again) if some_began else ())
     assert [len(lane.predecessors) for lane in second] == [2, 2, 1]
     begins = inheritance.inherited(second[0], lanes.of(second[0]))

@@ -176,6 +176,8 @@ def as_planned(lane: Lane) -> Lane:
         afresh=False,
         rewind=None,
         drained=None,
+        starts_over=(),
+        began_since=(),
         fresh=(),
         starting=(),
         opened=False,

@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
+from anabranch.model.ssp import SSP, wholes
 
-__all__ = ["inherited"]
+__all__ = ["inherited", "starting_over"]
 
 
 def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) -> Progress:
     """The event time with which a lane begins.
 
     After a drain, or a rewind that clears state, event time starts over: nothing counts that lanes from before it have
-    left, and no report of theirs. If some lanes never began after it, and the lane continues for them and for lanes
-    that did begin, then what the latter have left counts.
+    left, and no report of theirs. If some lanes never began after it (or never began at all, in a new job), and the
+    lane continues for them and for lanes that did begin, then what the latter have left counts, except the watermark,
+    in the partitions in which none of the former had keys.
 
     Args:
         left: for each lane in ``lane.inherits``, the event time with which it ended, and the SSPs that it read.
     """
     rewind = lane.rewind if lane.rewind is not None and lane.rewind.clear else None
-    if lane.drained is None and rewind is None:
+    if lane.drained is None and rewind is None and not lane.starts_over:
         return progress.joined(left.values())
     closed = () if rewind is None else rewind.after
-    # What a predecessor that never began inherited is no predecessor's own.
-    former = [name for name in left if name not in lane.predecessors or name in closed]
-    others = [left[name] for name in left if name not in former]
+    since = {*lane.predecessors, *lane.began_since}.difference(closed)
+    former = [name for name in left if name not in since]
+    others = [left[name] for name in left if name in since]
     known = {ssp for name in former for ssp in left[name][1]}
+    read = _read(lane)
     if lane.drained is not None:
-        ssps, writers = {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}, lane.drained.writers
+        ssps, writers = read, lane.drained.writers
     else:
         ssps, writers = known - (rewind.to.keys() if rewind is not None else set()), closed
     anew = progress.cleared(progress.joined(left[name] for name in former), ssps, writers)
     if not others:
         return anew
-    return progress.joined([(anew, known | ssps.difference(*(its for _, its in others))), *others])
+    # Without ``starts_over``, an earlier version of anabranch has opened the lane.
+    return progress.joined([(anew, {str(ssp) for ssp in lane.starts_over} or read), *others])
+
+
+def starting_over(before: Iterable[Lane]) -> tuple[tuple[SSP, ...], tuple[str, ...]]:
+    """The ``starts_over`` and the ``began_since`` of a lane whose predecessors (``before``) are closed, and that itself
+    isn't made by a rewind that clears state."""
+    ssps: dict[SSP, None] = {}
+    since: dict[str, None] = {}
+    for each in before:
+        if each.folder_epoch:
+            since[each.id] = None
+        elif _starts_over(each):
+            since |= dict.fromkeys(each.began_since)
+            ssps |= dict.fromkeys(each.starts_over if each.began_since else (*wholes(each.ssps), *each.broadcast))
+        else:
+            since |= dict.fromkeys(each.inherits)
+    return (tuple(ssps), tuple(since)) if ssps else ((), ())
+
+
+def _starts_over(void: Lane) -> bool:
+    """Whether event time starts over, at least in some partitions, after a lane that never began."""
+    cleared = void.rewind is not None and void.rewind.clear
+    return void.drained is not None or cleared or bool(void.starts_over) or not void.inherits
+
+
+def _read(lane: Lane) -> set[str]:
+    return {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}

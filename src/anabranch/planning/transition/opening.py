@@ -11,6 +11,7 @@ from anabranch.model.lane import AfterDrain, Lane, LaneState, Position, Rewind
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning.ownership import broadcasts, positions
 from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPart
+from anabranch.planning.transition import inheritance
 
 __all__ = ["never_begun", "opened", "spoken_for"]
 
@@ -67,6 +68,9 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     beside = {name: spoken_for(names, lanes) for name, names in lane.beside.items()}
     fresh = tuple(dict.fromkeys((*lane.fresh, *_unread(lane, before, lambda each: each.fresh))))
     added = tuple(dict.fromkeys((*lane.added, *_unread(lane, before, lambda each: each.added))))
+    if lane.rewind is None or not lane.rewind.clear:
+        starts_over, began_since = inheritance.starting_over(before)
+        lane = msgspec.structs.replace(lane, starts_over=starts_over, began_since=began_since)
     lane = _in_place_of(before, msgspec.structs.replace(lane, beside=beside, fresh=fresh, added=added))
     new = {*fresh, *added}
     inherits: dict[str, int] = {}
