@@ -22,7 +22,7 @@ from anabranch.planning import plan, stages
 from anabranch.planning.plan import Plan
 from anabranch.planning.transition import follow
 from anabranch.protocol.commands import RewindRequest, RewindResult, ScaleRequest, ScaleResult
-from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, StartRequest
+from anabranch.protocol.deployment import DeployRequest, DeployResult, Program, RollbackRequest, StartRequest
 from anabranch.protocol.drain import DrainNotification
 from tests.simulation.containers import ContainerProcess
 from tests.simulation.coordinators import LEASE, CoordinatorProcess
@@ -45,6 +45,8 @@ _TIMEOUT = 3.0
 _BROADCASTS_EVERY = 3
 """Of so many seeds, in one jobs have a broadcast input."""
 
+_Change = ScaleRequest | RewindRequest | DeployRequest | RollbackRequest
+
 
 @dataclass
 class _Wish:
@@ -57,8 +59,8 @@ class _Wish:
     fenced: bool
     spare: int
     runs: bool = True
-    change: ScaleRequest | RewindRequest | DeployRequest | None = None
-    changed: ScaleRequest | RewindRequest | DeployRequest | None = None
+    change: _Change | None = None
+    changed: _Change | None = None
     cancels: bool = False
     drains: DrainNotification | None = None
 
@@ -241,9 +243,12 @@ class Scenario:
         self._user.note(f"wants {job} to drain deployment {number}, up to {mode}")
         return DrainNotification(uuid=str(UUID(int=random.getrandbits(128))), run_id=number, mode=mode)
 
-    def _wanted(self, job: str, wish: _Wish, request: str) -> ScaleRequest | RewindRequest | DeployRequest:
+    def _wanted(self, job: str, wish: _Wish, request: str) -> _Change:
         random = self.world.random
         if random.random() < _DEPLOYS:
+            if max(self.database.deployments[job]) > 1 and int(request.split("-")[1]) % 2:
+                self._user.note(f"wants {job} to be rolled back")
+                return RollbackRequest(request=request)
             self._user.note(f"wants {job} to be deployed")
             return DeployRequest(start=wish.plan, request=request)
         if random.random() < _REWINDS:
@@ -369,11 +374,11 @@ class Scenario:
                 raise Broken("progress", f"{lane.id} has {len(whole)} standbys, not {due}")
 
 
-def _changed(
-    by: CoordinatorProcess, job: str, wish: ScaleRequest | RewindRequest | DeployRequest
-) -> ScaleResult | RewindResult | DeployResult:
+def _changed(by: CoordinatorProcess, job: str, wish: _Change) -> ScaleResult | RewindResult | DeployResult:
     if isinstance(wish, DeployRequest):
         return by.coordinator.deploy(job, wish)
+    if isinstance(wish, RollbackRequest):
+        return by.coordinator.rollback(job, wish)
     if isinstance(wish, ScaleRequest):
         return by.coordinator.scale(job, wish)
     return by.coordinator.rewind(job, wish)

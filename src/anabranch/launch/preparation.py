@@ -171,7 +171,7 @@ def cores(plan: Plan, settings: Settings) -> int:
     """How many Spark tasks each container of the job must be able to run at the same time; 0 unless the job has the
     real-time trigger.
     """
-    return planning.task_slots(plan, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
+    return planning.task_slots(plan.lanes, settings.job.state_partitions) if settings.job.trigger == "real-time" else 0
 
 
 def formats(

@@ -82,8 +82,8 @@ class Lane(Document, frozen=True, kw_only=True):
         matched: maps each input that is bound to a pattern (by the job's name for the input) to its streams, in the
             order of :class:`anabranch.model.job_model.Matched` and of the offsets in the lane's folder.
         base: for each of ``ssps``, the partition under which the state of its keys was first written.
-        fresh: the whole partitions that no lane of the stage has read before, and that the lane reads from their
-            beginning.
+        fresh: the whole partitions that were added to the stage's inputs since earlier lanes read these, and that the
+            lane reads from their beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
         beside: maps each co-writer, including the lane itself, to the closed lanes whose event time the co-writer now
@@ -101,8 +101,8 @@ class Lane(Document, frozen=True, kw_only=True):
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: for each task (at factor 1) that belongs to the lane only in part, the buckets that the lane has. Empty
             without a broadcast input.
-        added: the whole partitions that no predecessor has read. In each of them, the lane begins where the ``start``
-            of the stream's ``read`` says.
+        added: the whole partitions, except ``fresh`` ones, that no predecessor has read. In each of them, the lane
+            begins where the ``start`` of the stream's ``read`` says.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
             each SSP, at the highest offset at which a predecessor ended.
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
@@ -241,3 +241,11 @@ def lowest(positions: Iterable[Position]) -> dict[SSP, int]:
 def open_lanes(lanes: Iterable[Lane]) -> list[Lane]:
     """The lanes that aren't closed."""
     return [lane for lane in lanes if lane.state is not LaneState.CLOSED]
+
+
+def by_deployment(lanes: Iterable[Lane]) -> list[list[Lane]]:
+    """The lanes of each deployment, the latest deployment first."""
+    found: dict[int, list[Lane]] = {}
+    for lane in lanes:
+        found.setdefault(lane.deployment, []).append(lane)
+    return [found[deployment] for deployment in sorted(found, reverse=True)]

@@ -126,12 +126,18 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
     """A reason for each difference in a stream or a table that both versions name: in an input's system or pattern, in
-    an output's identity or promise, or in a format. The systems of intermediate streams are compared, too.
+    whether an input is broadcast, in an output's identity or promise, or in a format. The systems of intermediate
+    streams are compared, too.
     """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
         if old[stream] != new[stream]:
             yield Reason(f"stream {stream!r} is read from {new[stream]}, and was read from {old[stream]}")
+    reads = [_reads(version.graph) for version in (before, after)]
+    for stream in sorted(reads[0].keys() & reads[1].keys()):
+        was, now = (" and ".join(sorted(each[stream])) for each in reads)
+        if was != now:
+            yield Reason(f"stream {stream!r} is read {now}, and was read {was}")
     common = _named(before.graph) & _named(after.graph)
     for stream in sorted(common):
         for what in _OF_STREAMS:
@@ -144,6 +150,16 @@ def _streams(before: Version, after: Version) -> Iterator[Reason]:
 def _homes(version: Version) -> dict[str, str]:
     named = [name.removeprefix(PARTITIONS) for name in version.fingerprint if name.startswith(PARTITIONS)]
     return {stream: system for system, stream in (each.split("/", 1) for each in named)}
+
+
+def _reads(graph: Graph) -> dict[str, set[str]]:
+    """How a version reads each of its streams, as text: as a broadcast, by partition, or both."""
+    found: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        if node.kind == "read":
+            how = "as a broadcast" if node.args.get("broadcast") else "by partition"
+            found.setdefault(str(node.args["stream"]), set()).add(how)
+    return found
 
 
 def _named(graph: Graph) -> set[str]:

@@ -12,7 +12,7 @@ from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import JobModel, Matched, StageModel
 from anabranch.planning import stages
 
-__all__ = ["check", "coming", "found", "of_model", "own", "widened"]
+__all__ = ["as_known", "check", "coming", "found", "of_model", "own", "widened"]
 
 
 def own(graph: Graph) -> frozenset[str]:
@@ -123,6 +123,31 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
             patterns[each] = msgspec.structs.replace(matched, streams=(*matched.streams, name.split("/")[1]))
             its.append(name)
     return msgspec.structs.replace(stage, inputs=(*stage.inputs, *its), patterns=patterns) if its else stage
+
+
+def as_known(stage: StageModel, known: Mapping[str, Matched], left_out: Collection[str]) -> StageModel:
+    """The stage, in which each input that is bound to a pattern has the streams that it has in ``known``, in the same
+    order, if ``known`` has the input. New streams come after the stage's other inputs; the tasks stay as they are.
+
+    Args:
+        known: inputs that are bound to patterns, by the job's names for them.
+        left_out: streams that no pattern includes.
+    """
+    patterns = dict(stage.patterns)
+    for name in patterns.keys() & known.keys():
+        streams = tuple(stream for stream in known[name].streams if stream not in left_out)
+        patterns[name] = msgspec.structs.replace(patterns[name], streams=streams)
+    had, has = (
+        dict.fromkeys(f"{each.system}/{stream}" for each in bound.values() for stream in each.streams)
+        for bound in (stage.patterns, patterns)
+    )
+    kept = tuple(name for name in stage.inputs if name in has or name not in had)
+    return msgspec.structs.replace(
+        stage,
+        inputs=(*kept, *(name for name in has if name not in kept)),
+        patterns=patterns,
+        base={text: ssp for text, ssp in stage.base.items() if f"{ssp.system}/{ssp.stream}" not in had.keys() - has},
+    )
 
 
 def check(graph: Graph, patterns: Mapping[str, str]) -> None:

@@ -113,6 +113,27 @@ def test_another_limit_per_key_cannot_follow() -> None:
     assert reason.what.endswith("has changed: the operator differs in its limit_per_key")
 
 
+@pytest.mark.parametrize(("was", "now"), [(False, True), (True, False)])
+@pytest.mark.parametrize("stateful", [False, True])
+def test_an_input_stays_a_broadcast_or_stays_none(was: bool, now: bool, stateful: bool) -> None:
+    before, after = (version(ruled(broadcast, stateful)) for broadcast in (was, now))
+    how = {False: "by partition", True: "as a broadcast"}
+    told = f"stream 'rules' is read {how[now]}, and was read {how[was]}"
+    reasons = compared(after, before).reasons
+    assert [(reason.what, reason.cure) for reason in reasons if reason.what == told] == [(told, compatibility.DRAIN)]
+    assert compared(before, before).reasons == ()
+
+
+def ruled(broadcast: bool, stateful: bool = False) -> Job:
+    made = Job("j")
+    rows = made.read("in", key="k string", schema="n int")
+    rows = rows.merge(made.read("rules", key="k string", schema="n int", broadcast=broadcast))
+    rows.where("n > 0").write("out")
+    if stateful:
+        rows.agg(n="count(*)", name="counted").write("counts")
+    return made
+
+
 def limited(n: int) -> Job:
     made = Job("j")
     made.read("weather", key="place string", schema="wind int").limit_per_key(n, name="first").write("first-storms")

@@ -103,7 +103,7 @@ def test_it_promises_no_more_than_once_at_least_and_has_no_dead_letters() -> Non
 
 def test_every_task_of_every_lane_has_a_slot() -> None:
     made = planned(_plain())
-    assert planning.task_slots(made, state_partitions=3) == 4 + 4 + 3
+    assert planning.task_slots(made.lanes, state_partitions=3) == 4 + 4 + 3
     assert session.master_of(None, 11).startswith("local[11,")
     for fitting in ("local[11,4]", "local-cluster[2,1,1024]", "spark://host:7077"):
         assert session.master_of(fitting, 11) == fitting

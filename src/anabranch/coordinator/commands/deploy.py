@@ -118,8 +118,9 @@ def _not_replaced(store: Store, stored: DeploymentRecord, known: Mapping[str, La
         number = store.model(job, number, 1).replaces
         if not number:
             return
-        left = deploy.left_behind(known.values(), number)
-        yield FormerDeployment(stored_jobs.deployment(store, job, number), store.graph(job, number), tuple(left))
+        former, left = stored_jobs.deployment(store, job, number), deploy.left_behind(known.values(), number)
+        generation = Generation(store.graph(job, number), store.model(job, number, former.generation))
+        yield FormerDeployment(former, generation, tuple(left))
 
 
 def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:

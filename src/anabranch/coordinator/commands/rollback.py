@@ -28,6 +28,6 @@ def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackReque
     errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`.
     """
     store, job = registry.store, found.stored.job
-    again = next_deployment.former_version(store, job, found.stored.id)
-    start = next_deployment.again(store, job, again)
+    former = next_deployment.former_version(store, job, found.stored.id)
+    start, again = next_deployment.again(store, job, former), next_deployment.version_of(store, job, former)
     return next_deployment.deployed(found, start, again, request.drop_state, request.request)

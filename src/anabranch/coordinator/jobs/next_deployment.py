@@ -15,9 +15,10 @@ from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
-from anabranch.model.graph import Graph
+from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.planning import compatibility
+from anabranch.planning import plan as planning
 from anabranch.planning.compatibility import Comparison, Reason, Version
 from anabranch.planning.fingerprints import alike
 from anabranch.planning.transition import deploy, follow, opening
@@ -42,11 +43,12 @@ class FormerDeployment:
     """A deployment that hasn't actually been replaced yet, because no lane of any later deployment has begun.
 
     Attributes:
-        left: its lanes, open or closed, whose work no other lane continues.
+        generation: its last generation.
+        left: its lanes, open or closed, whose work no other lane continues, or continues only in part.
     """
 
     stored: DeploymentRecord
-    graph: Graph
+    generation: Generation
     left: tuple[Lane, ...]
 
 
@@ -112,11 +114,12 @@ def deployed(
             "stop it; or start jobs on a coordinator (anabranch start JOB.py), where they can be deployed",
         )
     graph, model = present.generation.graph, present.generation.model
-    former = [*follow.heads(present.lanes)]
+    former, left = [*follow.heads(present.lanes)], None
     back = next((each for each in present.former if alike(each.stored.fingerprint, start.fingerprint)), None)
     if back is not None and back.stored.any_program is not None:
-        stored, graph = back.stored, back.graph
+        stored, graph = back.stored, back.generation.graph
         former += back.left
+        left = back.generation.model
     program = stored.any_program
     assert program is not None
     found = compatibility.compared(
@@ -135,7 +138,7 @@ def deployed(
     what = f"deployment {number}" + (f", which returns to version {again}" if again else "")
     why = "; ".join(found.notes) or "its inputs, outputs and state stay the same"
     kind: ChangeKind = "rollback" if again else "deploy"
-    return _next_deployment(present, start, former, (), found, again, request, kind, "user", what, why)
+    return _next_deployment(present, start, former, (), found, again, request, kind, "user", what, why, left)
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
@@ -160,8 +163,8 @@ def undone(store: Store, running_job: RunningJob, generation: Generation, who: s
     former = [*follow.heads(own), *deploy.left_behind(running_job.known.values(), replaced)]
     former = [over.get(lane.id, lane) for lane in former]
     what = f"deployment {running_job.deployment + 1}, which returns to version {before}"
-    start = again(store, job, before)
-    made = _next_deployment(present, start, former, void, Comparison(), before, "", "undo", who, what, why)
+    start = again(store, job, replaced)
+    made = _next_deployment(present, start, former, void, Comparison(), before, "", "undo", who, what, why, start.model)
     model = msgspec.structs.replace(made.start.model, undoes=generation.generation)
     return replace(made, start=msgspec.structs.replace(made.start, model=model))
 
@@ -204,11 +207,12 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The first deployment of the version before that of ``deployment``. Raises ConflictError if there was none."""
+    """The last deployment of the version before that of ``deployment``, when the job still had that version. Raises
+    ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")
-    return version_of(store, job, first - 1)
+    return first - 1
 
 
 def _next_deployment(
@@ -223,11 +227,11 @@ def _next_deployment(
     who: str,
     what: str,
     why: str,
+    back: JobModel | None,
 ) -> NextDeployment:
     number = present.stored.id + 1
-    change = deploy.deployed(
-        NextVersion(number, start.model, start.lanes), present.generation.model, former, lambda: secrets.token_hex(4)
-    )
+    version, current = NextVersion(number, start.model, start.lanes), present.generation.model
+    change = deploy.deployed(version, current, former, lambda: secrets.token_hex(4), back)
     running_job, closing = present.running_job, [lane for lane in former if lane.id in change.closing]
     ending = [
         msgspec.structs.replace(
@@ -238,7 +242,8 @@ def _next_deployment(
         for lane in closing
     ]
     model = msgspec.structs.replace(change.model, request=request, again=again)
-    started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False)
+    program = _with_slots(start.program, change.lanes)
+    started = msgspec.structs.replace(start, model=model, lanes=change.lanes, until_caught_up=False, program=program)
     plans.check_whole(started, {lane.id for lane in (*present.lanes, *former)})
     result = DeployResult(
         deployment=number,
@@ -249,3 +254,12 @@ def _next_deployment(
         pause=0.0 if running_job is None else pauses.planned(running_job, closing, change.lanes),
     )
     return NextDeployment(started, result, (*ending, *void), kind, who, what, why)
+
+
+def _with_slots(program: Program | None, lanes: Sequence[Lane]) -> Program | None:
+    """The program of a real-time job with enough Spark task slots for the lanes, which may read more partitions than
+    the version was planned for. Without a slot, a partition would never be read."""
+    if program is None or not program.cores:
+        return program
+    slots = planning.task_slots(lanes, max((lane.state_partitions for lane in lanes), default=0))
+    return msgspec.structs.replace(program, cores=max(program.cores, slots))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from anabranch.errors import StateError
-from anabranch.model.lane import Lane, Position
+from anabranch.model.lane import Lane, Position, by_deployment
 from anabranch.model.ssp import SSP, WHOLE
 from anabranch.planning.ownership import positions
 from anabranch.planning.ownership.buckets import NEVER, owned
@@ -51,15 +51,19 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The offset at which a lane begins to read a broadcast partition, and the positions of those parts of its tasks
-    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks.
+    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks; for each task,
+    the lanes of the latest deployment count.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
-    for each in former:
-        for number, its in _left(each, whole).items():
-            left.setdefault(number, []).extend(its)
+    for together in by_deployment(each for each in former if whole in each.broadcast):
+        found: dict[int, list[FormerPosition]] = {}
+        for each in together:
+            for number, its in _left(each, whole).items():
+                found.setdefault(number, []).extend(its)
+        left = {**found, **left}
     parts: dict[int, dict[KeyPart, int]] = {}
     for number, buckets in owned(lane).items():
         before = Former(left.get(number, ()))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import wholes
-from anabranch.planning.plan.planned import Plan, PlannedLane
+from anabranch.planning.plan.planned import PlannedLane
 
 __all__ = ["slots_of", "task_slots"]
 
@@ -23,12 +24,12 @@ def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]
     return (*(state or ssps), *aside)
 
 
-def task_slots(plan: Plan, state_partitions: int) -> int:
+def task_slots(lanes: Iterable[PlannedLane | Lane], state_partitions: int) -> int:
     """The maximum number of Spark tasks that run in one container at once in real-time mode, where all Spark stages of
-    a query run together.
+    a query run together. ``lanes`` are all lanes of the job.
     """
     slots: Counter[str] = Counter()
-    for lane in plan.lanes:
+    for lane in lanes:
         read = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
         slots[lane.seat] += len(read) + (state_partitions if lane.stateful else 0)
     return max(slots.values(), default=0)

@@ -15,6 +15,7 @@ from anabranch.model.task import Task
 from anabranch.operators import rule
 from anabranch.planning import plan, stages
 from anabranch.planning.transition import deploy, follow
+from anabranch.planning.transition.deployed_stages import read_by
 
 __all__ = ["again", "begun", "continuing", "keeps_state", "positions"]
 
@@ -95,7 +96,7 @@ def continuing(
     A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
 
     - Operators of the planned stage keep state, and all of this state is from the drained stage.
-    - Both stages have the same grouper and the same inputs.
+    - Both stages have the same grouper and the same inputs, and the same of these are broadcast.
 
     Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
     state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the
@@ -139,8 +140,8 @@ def _as_drained(
     """
     groups = {lane.group for lane in planned if lane.stage == stage.stage}
     names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
-    alike = (stage.grouper, set(stage.inputs))
-    before = [each for each in former.stages if each.stage in names and (each.grouper, set(each.inputs)) == alike]
+    alike = (stage.grouper, read_by(stage))
+    before = [each for each in former.stages if each.stage in names and (each.grouper, read_by(each)) == alike]
     if len(names) != 1 or not before:
         return stage, None
     (its,) = before
@@ -263,7 +264,10 @@ def _with_former(
 
 
 def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
-    read = [sorted({(s.system, s.stream) for s in (*each.ssps, *each.broadcast)}) for each in (former, mine[0])]
+    read = [
+        sorted({(s.system, s.stream, s in each.broadcast) for s in (*each.ssps, *each.broadcast)})
+        for each in (former, mine[0])
+    ]
     missing = [name for name in former.tasks if name not in tasks]
     if missing or read[0] != read[1] or former.seat not in {lane.seat for lane in mine}:
         why = (
@@ -279,8 +283,8 @@ def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
         )
 
 
-def _listed(streams: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(stream for _, stream in streams)
+def _listed(streams: Iterable[tuple[str, str, bool]]) -> str:
+    return ", ".join(stream + (" (broadcast)" if broadcast else "") for _, stream, broadcast in streams)
 
 
 def _shaped(mine: Sequence[Lane], former: Lane, name: str) -> Lane:

@@ -9,15 +9,14 @@ import msgspec
 
 from anabranch.assignment import placement
 from anabranch.errors import ConflictError
-from anabranch.grouping import expansion
 from anabranch.model.job_model import JobModel, StageModel
-from anabranch.model.lane import Lane, LaneState
+from anabranch.model.lane import Lane, LaneState, by_deployment
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan
 from anabranch.planning.compatibility import DRAIN
 from anabranch.planning.lane_split import spread
-from anabranch.planning.transition import rescale
+from anabranch.planning.transition import deployed_stages, follow
 from anabranch.planning.transition.change import Change
 
 __all__ = ["NextVersion", "deployed", "lanes_of_groups", "left_behind"]
@@ -36,7 +35,13 @@ class NextVersion:
     lanes: tuple[Lane, ...]
 
 
-def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_id: Callable[[], str]) -> Change:
+def deployed(
+    after: NextVersion,
+    present: JobModel,
+    former: Sequence[Lane],
+    new_id: Callable[[], str],
+    back: JobModel | None = None,
+) -> Change:
     """Plan the first generation of the next deployment, whose lanes continue from those of the current one.
 
     Where a new lane begins depends on its group:
@@ -48,24 +53,33 @@ def deployed(after: NextVersion, present: JobModel, former: Sequence[Lane], new_
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, if none of these former lanes has read a partition, the partition is read from the start
-    offset that its ``read`` declares or, in an intermediate stream, from its beginning.
+    In the last two cases, if none of these former lanes has read a partition, but one has read another partition of the
+    same stream, the partition was added to the stream and is read from its beginning. If none of them has read the
+    stream, it is read from the start offset that its ``read`` declares or, in an intermediate stream, from its
+    beginning.
 
     Args:
+        after: the next version. It may have been planned when the streams had fewer partitions, or when fewer streams
+            matched a pattern.
         present: the current generation. Its factor and its containers are kept. If a stage of the next version reads
-            the same streams as a current stage, it gets the current stage's tasks.
+            the same streams as a current stage, it gets the current stage's tasks (unless the next version's stage
+            keeps state, and none of it is from the current stage). Other stages get all partitions that the job reads.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
+        back: if the job returns to a former deployment, because no lane has begun since, the last generation of that
+            deployment. Its stages count like current ones.
 
     Raises:
         ConflictError: lanes of an output that is stateless in both versions would continue from several groups, or
-            would begin to read an intermediate stream that other lanes have read.
+            would begin to read an intermediate stream that other lanes have read; the tasks of a stage would have to be
+            formed again, and can't be; or other tasks than before would read a broadcast stream.
     """
     seats = [container.seat for container in present.containers]
+    known = (present,) if back is None else (present, back)
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
     stages, tasks = [], {}
     for planned in after.model.stages:
-        found = _stage(planned, after, present, former)
+        found = deployed_stages.continued(planned, after.model, after.lanes, known, former)
         home = {name: seat for seat, names in found.home.items() for name in names}
         # If all tasks have seats, they stay there, even if unevenly divided: racks may be the reason.
         seated = all(task.name in home for task in found.model.tasks)
@@ -121,10 +135,29 @@ def lanes_of_groups(
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes of a deployment, open or closed, whose work no other lane continues."""
+    """The lanes of a deployment, open or closed, whose work no lane of the last deployment continues, or continues only
+    in part: it doesn't read all of their partitions."""
     known = {lane.id: lane for lane in lanes}
-    followed = {name for lane in known.values() for name in lane.predecessors if _continues(lane, known.get(name))}
-    return [lane for lane in known.values() if lane.deployment == deployment and lane.id not in followed]
+    last = max((lane.deployment for lane in known.values()), default=0)
+    after: dict[str, list[Lane]] = {}
+    for lane in known.values():
+        for name in lane.predecessors:
+            if _continues(lane, known.get(name)):
+                after.setdefault(name, []).append(lane)
+
+    def continued(lane: Lane) -> set[SSP]:
+        """The partitions of the lane in which a lane of the last deployment continues."""
+        if lane.id not in after:
+            return _partitions(lane) if lane.deployment == last else set()
+        return set[SSP]().union(*map(continued, after[lane.id]))
+
+    def is_left(lane: Lane) -> bool:
+        its = after.get(lane.id, [])
+        if any(each.deployment == deployment for each in its):
+            return False
+        return not _partitions(lane) <= set[SSP]().union(*map(continued, its)) or not its
+
+    return [lane for lane in known.values() if lane.deployment == deployment and is_left(lane)]
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
@@ -133,35 +166,6 @@ def _continues(lane: Lane, before: Lane | None) -> bool:
     if not lane.afresh:
         return True
     return before is not None and lane.stateful and before.stateful and before.group == lane.group
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """A stage of the next deployment. ``home`` gives the tasks that each seat already has."""
-
-    model: StageModel
-    home: Mapping[str, tuple[str, ...]]
-
-
-def _stage(planned: StageModel, after: NextVersion, present: JobModel, former: Sequence[Lane]) -> _Stage:
-    """A stage of the next deployment. Of several current stages that read the same streams, one that has the state of
-    the new stage's operators is preferred.
-    """
-    kept = {lane.group for lane in after.lanes if lane.stage == planned.stage and lane.stateful}
-    having = {lane.stage for lane in former if lane.stateful and lane.group in kept}
-    alike = [each for each in present.stages if set(each.inputs) == set(planned.inputs)]
-    before = next(iter(sorted(alike, key=lambda each: each.stage not in having)), None)
-    if before is None:
-        if after.model.factor != present.factor or len(after.model.containers) != len(present.containers):
-            count, inputs = len(present.containers), rescale.inputs_of(planned)
-            planned = expansion.expanded(planned, inputs, after.model.factor, present.factor, count)
-        return _Stage(planned, {})
-    base = before.base or {str(ssp.whole): ssp.whole for task in before.tasks for ssp in task.ssps}
-    model = msgspec.structs.replace(
-        planned, inputs=before.inputs, tasks=before.tasks, base=base if planned.stateful else {}
-    )
-    home = {container.seat: container.tasks.get(before.stage, ()) for container in present.containers}
-    return _Stage(model, home)
 
 
 def _lanes(
@@ -173,11 +177,16 @@ def _lanes(
     new_id: Callable[[], str],
 ) -> list[Lane]:
     """The lanes of one group, each with its predecessors."""
-    like, streams = template[-1], {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}
+    matched = {name: stage.patterns[name].streams for name in template[-1].matched}
+    like = msgspec.structs.replace(
+        template[-1], matched=matched, dead_letters=follow.dead_letters(template[-1], matched)
+    )
+    streams = {ssp.stream for lane in template for ssp in (*lane.ssps, *lane.broadcast)}.union(*matched.values())
     if like.stateful and (keep := [lane for lane in former if lane.stateful and lane.group == like.group]):
         return [_made(like, model, new_id, _share_of(lane), of=(lane,)) for lane in keep]
     continued = [lane for lane in former if not lane.stateful and not like.stateful and _sinks(lane) & _sinks(like)]
-    if len({_group(lane) for lane in continued}) > 1:
+    # Lanes of several deployments are those of one that has hardly begun, and those that they were to continue.
+    if any(len({_group(lane) for lane in each}) > 1 for each in by_deployment(continued)):
         names = ", ".join(sorted({name for lane in continued for name in _sinks(lane) & _sinks(like)}))
         raise ConflictError(
             f"outputs {names} come from one lane now, but came from several, which may be at different offsets", DRAIN
@@ -191,17 +200,40 @@ def _lanes(
             "that intermediate stream",
             DRAIN,
         )
+    read_before = {lane.id: _partitions(lane) for lane in of}
+    had = set[SSP]().union(*read_before.values())
+    known = {(whole.system, whole.stream) for whole in had}
     found = []
     for seat, mine in tasks.items():
         for part in spread(mine, 1 if like.stateful else model.lanes, model.factor):
             share = _share(seat, part, streams, stage, model.factor)
-            read = {ssp.whole for ssp in (*share.ssps, *share.broadcast)}
-            before = [lane for lane in of if read & {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}]
-            had = {ssp.whole for lane in before for ssp in (*lane.ssps, *lane.broadcast)}
+            read = _partitions(share)
+            before = [lane for lane in of if not read.isdisjoint(read_before[lane.id])]
+            new = sorted(read - had, key=in_order)
+            fresh = tuple(whole for whole in new if (whole.system, whole.stream) in known)
+            added = tuple(whole for whole in new if whole not in fresh) if before else ()
+            if continued:
+                _check_broadcast(share, before, {*new})
             if read:
-                added = tuple(sorted(read - had, key=in_order)) if before else ()
-                found.append(_made(like, model, new_id, share, of=before, added=added, afresh=not continued))
+                found.append(_made(like, model, new_id, share, before, fresh, added, afresh=not continued))
     return found
+
+
+def _check_broadcast(share: _Share, before: Sequence[Lane], new: Collection[SSP]) -> None:
+    """Raise ConflictError if a lane can't continue to read a stream from the lanes ``before``, because the stream is
+    broadcast and other tasks have read it. ``new`` are the partitions that none of these lanes has read.
+    """
+    for whole in {*wholes(share.ssps), *share.broadcast}.difference(new):
+        shared = [lane for lane in before if whole in lane.broadcast]
+        is_broadcast = whole in share.broadcast
+        if is_broadcast != bool(shared) or (
+            is_broadcast and not {*share.bases} <= {number for lane in shared for number in lane.bases}
+        ):
+            raise ConflictError(
+                f"other tasks than before would read the broadcast {whole.system}/{whole.stream}, and it isn't defined "
+                "from which offset",
+                DRAIN,
+            )
 
 
 @dataclass(frozen=True)
@@ -218,6 +250,10 @@ class _Share:
     bases: tuple[int, ...]
     buckets: dict[str, tuple[int, ...]]
     state_partitions: int | None = None
+
+
+def _partitions(reader: Lane | _Share) -> set[SSP]:
+    return {*wholes(reader.ssps), *reader.broadcast}
 
 
 def _share_of(lane: Lane) -> _Share:
@@ -258,6 +294,7 @@ def _made(
     new_id: Callable[[], str],
     share: _Share,
     of: Sequence[Lane],
+    fresh: tuple[SSP, ...] = (),
     added: tuple[SSP, ...] = (),
     afresh: bool = False,
 ) -> Lane:
@@ -274,6 +311,7 @@ def _made(
         matched=like.matched,
         base=share.base,
         predecessors=tuple(lane.id for lane in of),
+        fresh=fresh,
         added=added,
         afresh=afresh and bool(of),
         upstream=like.upstream,

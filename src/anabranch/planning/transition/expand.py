@@ -21,7 +21,7 @@ from anabranch.planning import patterns, stages
 from anabranch.planning.transition import follow, rescale
 from anabranch.planning.transition.change import Change
 
-__all__ = ["expanded", "other", "partitions", "seen"]
+__all__ = ["check_together", "expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
@@ -83,7 +83,7 @@ def expanded(
         stage = patterns.widened(before, new)
         mine = {name: count for name, count in wanted.items() if name in stage.inputs}
         inputs = rescale.inputs_of(stage, mine)
-        _check_together(stage, len(before.inputs), inputs)
+        check_together(stage, len(before.inputs), inputs)
         after.append(expansion.expanded(stage, inputs, factor, factor, containers) if mine else stage)
     for before, stage in zip(model.stages, after, strict=True):
         ssp = next((ssp for task in before.tasks for ssp in task.broadcast), None)
@@ -102,7 +102,7 @@ def _renumbered(before: StageModel, after: StageModel) -> bool:
     return {task.index: task.name for task in before.tasks} != {task.index: task.name for task in after.tasks}
 
 
-def _check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
+def check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
     """Raise ConflictError if new streams would put the same key in different tasks of a stateful stage. ``had`` is the
     number of older inputs; the new streams come after these.
     """

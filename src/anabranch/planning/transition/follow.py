@@ -17,7 +17,7 @@ from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.shares import Share, shares_of
 from anabranch.planning.transition.shares import kept as kept_lanes
 
-__all__ = ["as_planned", "fed", "following", "heads", "new_partitions"]
+__all__ = ["as_planned", "dead_letters", "fed", "following", "heads", "new_partitions"]
 
 
 def heads(lanes: Iterable[Lane]) -> list[Lane]:
@@ -129,7 +129,7 @@ def _lanes(
             beside=before,
             outputs=template.outputs,
             systems=template.systems,
-            dead_letters=_dead_letters(template, matched),
+            dead_letters=dead_letters(template, matched),
             reports=template.reports,
             rejecting=template.rejecting,
             stateful=template.stateful,
@@ -143,7 +143,7 @@ def _lanes(
     return made
 
 
-def _dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """A lane's dead-letter streams. If the first stream of an input has one, all streams of the input share it."""
     found = dict(lane.dead_letters)
     for streams in matched.values():

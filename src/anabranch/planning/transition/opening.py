@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.errors import StateError
-from anabranch.model.lane import AfterDrain, Lane, LaneState, Position, Rewind
+from anabranch.model.lane import AfterDrain, Lane, LaneState, Position, Rewind, by_deployment
 from anabranch.model.ssp import SSP, wholes
 from anabranch.planning.ownership import broadcasts, positions
 from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPart
@@ -55,7 +55,7 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
     """Complete a lane whose predecessors are all closed: fill in its start offsets, and what it takes over from these
-    predecessors.
+    predecessors. If predecessors of several deployments have read a partition, those of the latest one count.
 
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.
@@ -87,9 +87,12 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
             lane, starting=starting, inherits=inherits, first_batch=parent.last_batch + 1, watermark=parent.watermark
         )
     left_of: dict[SSP, list[FormerPosition]] = {}
-    for each in before:
-        for whole, its in _left(each).items():
-            left_of.setdefault(whole, []).extend(its)
+    for together in by_deployment(before):
+        found: dict[SSP, list[FormerPosition]] = {}
+        for each in together:
+            for whole, its in _left(each).items():
+                found.setdefault(whole, []).extend(its)
+        left_of = {**found, **left_of}
     former = {whole: Former(its) for whole, its in left_of.items()}
     nobody = Former(())
     starting = tuple(
