@@ -79,7 +79,10 @@ class Versions:
             surroundings = replace(surroundings, patterns=matching.matched(*self.counts))
         found, told = planning.make(made.graph, surroundings), version(made)
         program = Program(
-            artifact=code * 64, file="j.py", settings={"job": {"warm_containers": 0}}, schemas=told.schemas
+            artifact=code * 64,
+            file="j.py",
+            settings={"job": {"warm_containers": 0, "artifact": "image"}},
+            schemas=told.schemas,
         )
         return StartRequest(
             graph=made.graph,
