@@ -152,6 +152,48 @@ def test_a_stream_that_another_output_read_is_new_for_this_one() -> None:
     assert begins([other]) == dict.fromkeys(named("more", 2), 50)
 
 
+def branches(*parts: str) -> Job:
+    """Two stages that read the same stream, or only the first of them."""
+    made = Job("j")
+    made.read("in", key="k string", schema="n int").where("n > 0").write("out")
+    if parts:
+        other = made.read("more", key="k string", schema="n int")
+        if "split" in parts:
+            other = other.partition_by("k")
+        rows = other.merge(made.read("in", key="k string", schema="n int"))
+        rows.write("elsewhere")
+        if "state" in parts:
+            rows.agg(n="count(*)", name="counted").write("counts")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "how"),
+    [
+        ((), ("merged",), {}),
+        ((), ("merged",), {"factor": 2, "containers": 2}),
+        (("split",), ("split", "state"), {"grouper": "cogroup"}),
+    ],
+)
+def test_growth_is_still_noticed_if_only_some_stages_were_formed_with_it(
+    before: tuple[str, ...], after: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    model, lanes = first(planned(branches(*before), 1, **{**how, "in": 2}))
+    made = branches(*after)
+    model, opened = moved(planned(made, 2, **{**how, "in": 4}), model, lanes)
+    counts = {"embedded/in": 4, "embedded/more": 2}
+    assert expand.other(made.graph, model, counts) == {"embedded/in": 4}
+    known = {**lanes, **at(opened, 60)}
+    grew, known = grown(made, model, known, **{"in": 4})
+    assert expand.other(made.graph, grew, counts) == {}
+    new = [lane for name, lane in known.items() if name not in {*lanes, *(each.id for each in opened)}]
+    assert all("out" in lane.outputs for lane in new)
+    assert texts(new, lambda lane: lane.fresh) == {*named("in", range(2, 4))}
+    for stage in grew.stages:
+        its = [ssp for task in stage.tasks for ssp in task.ssps if ssp.stream == "in"]
+        assert len(its) == len(set(its)) == 4 * how.get("factor", 1) or not its
+
+
 # --- the version is a former one: it was planned before the inputs grew -----------------------------------------------
 @pytest.mark.parametrize("how", HOW, ids=str)
 @pytest.mark.parametrize(("before", "after"), [((), ("more",)), (("more",), ())])

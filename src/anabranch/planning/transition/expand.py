@@ -25,9 +25,14 @@ __all__ = ["check_together", "expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``."""
+    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. If the stages of
+    a new version have different counts of a stream, because the job hadn't noticed its growth, the smallest one counts.
+    """
     own = stages.intermediate_streams(graph)
-    counts = {name: count for stage in model.stages for name, count in expansion.partitions(stage).items()}
+    counts: dict[str, int] = {}
+    for stage in model.stages:
+        for name, count in expansion.partitions(stage).items():
+            counts[name] = min(count, counts.get(name, count))
     return {name: count for name, count in sorted(counts.items()) if name.split("/")[1] not in own}
 
 
