@@ -214,16 +214,18 @@ def test_a_version_that_was_taken_back_by_a_later_deployment_of_the_former_one()
     assert its.begins() == {**dict.fromkeys(had, 40), "more/2": 10, "more/3": 10}
 
 
-def test_a_job_that_is_changed_back_before_the_change_began_goes_on_where_it_was() -> None:
+@pytest.mark.parametrize("between", [[job()], [job(), job("more", "else")]], ids=len)
+def test_a_job_that_is_changed_back_before_a_change_began_goes_on_where_it_was(between: list[Job]) -> None:
     """As with ``anabranch run``: stopped, edited, run, stopped at once, edited back, and run again."""
-    its = Versions({"in": 2, "more": 2})
+    its = Versions({"in": 2, "more": 2, "else": 2})
     its.begin(job("more"))
     its.stop()
-    its.deploy(job(), "b", relieve=False)
-    its.coordinator.stop("j")
-    assert its.coordinator.status("j").state == "stopped"
+    for made, code in zip(between, "bc", strict=False):
+        its.deploy(made, code, relieve=False)
+        its.coordinator.stop("j")
+        assert its.coordinator.status("j").state == "stopped"
     its.deploy(job("more"), "a", relieve=False)
-    for _ in range(3):
+    for _ in range(4):
         its.process = Advancing(its.coordinator, its.coordinator.running("j").deployment)
         its.process.work()
         if its.coordinator.status("j").state == "running":

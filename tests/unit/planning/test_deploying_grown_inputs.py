@@ -338,6 +338,34 @@ def test_it_continues_even_after_two_versions_that_never_began() -> None:
     assert (counted.afresh, counted.first_batch, len(counted.inherits)) == (False, 4, 1)
 
 
+def test_it_continues_even_if_a_later_version_that_never_began_took_it_up_anew() -> None:
+    """What the later version would have read isn't what the first one has read."""
+    how = {"in": 2, "more": 2, "else": 2}
+    old = planned(job("more"), 1, **how)
+    former, lanes = first(old)
+    second, opened = moved(planned(job(), 2, **how), former, lanes)
+    known = {**lanes, **never(opened)}
+    third, opened = moved(planned(job("more", "else"), 3, **how), second, known)
+    assert texts(opened, lambda lane: lane.added) == {*named("more", 2), *named("else", 2)}
+    known |= never(opened)
+    _, after = moved(NextVersion(4, old.model, old.lanes), third, known, former)
+    assert begins(after) == dict.fromkeys((*named("in", 2), *named("more", 2)), 50)
+    assert not texts(after, lambda lane: (*lane.added, *lane.fresh))
+
+
+def test_even_many_versions_that_never_began_are_soon_looked_through() -> None:
+    """With a broadcast, each lane follows all lanes: there are 8^12 ways through them."""
+    old = planned(with_rules(), 1, **{"in": 8, "rules": 1, "containers": 8})
+    former, known = first(old)
+    model, opened = former, list(known.values())
+    for number in range(2, 14):
+        change = deploy.deployed(planned(with_rules(), number, **{"in": 8, "rules": 1}), model, opened, new_id)
+        model, opened = change.model, list(never([opening.opened(lane, known) for lane in change.lanes]).values())
+        known |= {lane.id: lane for lane in opened}
+    assert len(opened) == 8
+    assert deploy.left_behind(known.values(), 1) == []
+
+
 def test_state_keeps_its_tasks_if_the_version_without_it_never_began() -> None:
     """A plan that is made anew would have a task for each partition."""
     model, lanes = grown(job("state"), *first(planned(job("state"), 1, **{"in": 2})), **{"in": 4})

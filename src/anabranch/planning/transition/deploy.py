@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 
 import msgspec
 
@@ -136,26 +138,28 @@ def lanes_of_groups(
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
     """The lanes of a deployment, open or closed, whose work no lane of the last deployment continues, or continues only
-    in part: it doesn't read all of their partitions."""
+    in part: it doesn't read all of their partitions, or a lane between them didn't."""
     known = {lane.id: lane for lane in lanes}
     last = max((lane.deployment for lane in known.values()), default=0)
-    after: dict[str, list[Lane]] = {}
+    after: dict[str, list[str]] = {}
     for lane in known.values():
         for name in lane.predecessors:
             if _continues(lane, known.get(name)):
-                after.setdefault(name, []).append(lane)
+                after.setdefault(name, []).append(lane.id)
 
-    def continued(lane: Lane) -> set[SSP]:
-        """The partitions of the lane in which a lane of the last deployment continues."""
-        if lane.id not in after:
-            return _partitions(lane) if lane.deployment == last else set()
-        return set[SSP]().union(*map(continued, after[lane.id]))
+    @cache
+    def continued(name: str) -> frozenset[SSP]:
+        """The partitions of a lane in which a lane of the last deployment continues."""
+        lane = known[name]
+        if name in after:
+            return frozenset(_partitions(lane)).intersection(chain.from_iterable(map(continued, after[name])))
+        return frozenset(_partitions(lane)) if lane.deployment == last else frozenset()
 
     def is_left(lane: Lane) -> bool:
         its = after.get(lane.id, [])
-        if any(each.deployment == deployment for each in its):
+        if any(known[name].deployment == deployment for name in its):
             return False
-        return not _partitions(lane) <= set[SSP]().union(*map(continued, its)) or not its
+        return not its or continued(lane.id) != _partitions(lane)
 
     return [lane for lane in known.values() if lane.deployment == deployment and is_left(lane)]
 
