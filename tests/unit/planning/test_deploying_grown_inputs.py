@@ -419,6 +419,20 @@ def test_a_broadcast_is_whole_again_if_the_version_with_fewer_tasks_never_began(
     assert begins(after) == dict.fromkeys((*named("in", 2), *named("more", 4), "rules/0"), 50)
 
 
+@pytest.mark.parametrize("how", [{}, {"factor": 2}, {"containers": 2}], ids=str)
+def test_a_broadcast_continues_although_a_later_version_that_never_began_took_it_up_anew(how: dict[str, Any]) -> None:
+    how = {"in": 2, "more": 2, "rules": 1, **how}
+    old = planned(with_rules("more"), 1, **how)
+    former, lanes = first(old)
+    second, opened = moved(planned(job(), 2, **how), former, lanes)
+    known = {**lanes, **never(opened)}
+    third, opened = moved(planned(with_rules(), 3, **how), second, known)
+    assert texts(opened, lambda lane: lane.added) == {"rules/0"}
+    _, after = moved(NextVersion(4, old.model, old.lanes), third, {**known, **never(opened)}, former)
+    assert {tuple(lane.broadcast) for lane in after} == {tuple(lane.broadcast) for lane in lanes.values()}
+    assert begins(after) == dict.fromkeys((*named("in", 2), *named("more", 2), "rules/0"), 50)
+
+
 @pytest.mark.parametrize(("was", "now"), [(True, False), (False, True)])
 def test_state_isn_t_kept_after_a_drain_if_an_input_becomes_a_broadcast_or_ceases_to_be_one(
     was: bool, now: bool

@@ -52,13 +52,14 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The offset at which a lane begins to read a broadcast partition, and the positions of those parts of its tasks
     that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks; for each task,
-    the lanes of the latest deployment count.
+    the lanes of the latest deployment count. Lanes that never read the partition, because it was new for them and they
+    never began, are left out.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.
     """
     left: dict[int, list[FormerPosition]] = {}
-    for together in by_deployment(each for each in former if whole in each.broadcast):
+    for together in by_deployment(each for each in former if _has_read(each, whole)):
         found: dict[int, list[FormerPosition]] = {}
         for each in together:
             for number, its in _left(each, whole).items():
@@ -103,6 +104,10 @@ def _positions(lane: Lane, whole: SSP) -> dict[Virtual, Position]:
         for bucket in sorted(buckets):
             found[task, bucket] = former.begin(_as_of(whole, lane, bucket), lane.factor, begun.offset)
     return found
+
+
+def _has_read(lane: Lane, whole: SSP) -> bool:
+    return whole in lane.broadcast and any(position.ssp == whole for position in lane.final)
 
 
 def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
