@@ -16,6 +16,7 @@ from anabranch.model.job_model import JobModel, Matched
 from anabranch.model.lane import Lane, LaneState, Position
 from anabranch.model.ssp import wholes
 from anabranch.planning import plan as planning
+from anabranch.planning.ownership import broadcasts
 from anabranch.planning.transition import after_drain, deploy, expand, opening
 from anabranch.planning.transition.deploy import NextVersion
 from tests.unit.planning import matching
@@ -411,12 +412,28 @@ def test_other_tasks_can_t_continue_to_read_a_broadcast(before: Job, after: Job)
         moved(planned(after, 2, **{"in": 2, "more": 4, "rules": 1}), model, lanes)
 
 
-def test_a_broadcast_is_whole_again_if_the_version_with_fewer_tasks_never_began() -> None:
-    old = planned(with_rules("more"), 1, **{"in": 2, "more": 4, "rules": 1})
+@pytest.mark.parametrize(
+    ("first_parts", "then_parts", "how"),
+    [
+        (("more",), (), {"in": 2, "more": 4}),
+        (("more",), (), {"in": 2, "more": 4, "factor": 2, "containers": 2}),
+        # These tasks are fewer, but have all partitions.
+        ((), ("more",), {"in": 4, "more": 2, "grouper": "cogroup"}),
+        ((), ("more",), {"in": 4, "more": 2, "grouper": "cogroup", "containers": 2}),
+        ((), ("more",), {"in": 4, "more": 2, "grouper": "cogroup", "factor": 2, "containers": 4}),
+    ],
+)
+def test_a_broadcast_is_whole_again_if_the_version_with_fewer_tasks_never_began(
+    first_parts: tuple[str, ...], then_parts: tuple[str, ...], how: dict[str, Any]
+) -> None:
+    old = planned(with_rules(*first_parts), 1, **{**how, "rules": 1})
     former, lanes = first(old)
-    model, opened = moved(planned(with_rules(), 2, **{"in": 2, "more": 4, "rules": 1}), former, lanes)
+    model, opened = moved(planned(with_rules(*then_parts), 2, **{**how, "rules": 1}), former, lanes)
+    assert len(model.stages[0].tasks) < len(former.stages[0].tasks)
     _, after = moved(NextVersion(3, old.model, old.lanes), model, {**lanes, **never(opened)}, former)
-    assert begins(after) == dict.fromkeys((*named("in", 2), *named("more", 4), "rules/0"), 50)
+    read = {str(ssp): 50 for lane in lanes.values() for ssp in (*wholes(lane.ssps), *lane.broadcast)}
+    assert {f"embedded/{each}": offset for each, offset in begins(after).items()} == read
+    assert all(set(broadcasts.begins(lane, lane.broadcast[0]).values()) == {50} for lane in after)
 
 
 @pytest.mark.parametrize("how", [{}, {"factor": 2}, {"containers": 2}], ids=str)

@@ -138,7 +138,8 @@ def lanes_of_groups(
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
     """The lanes of a deployment, open or closed, whose work no lane of the last deployment continues, or continues only
-    in part: it doesn't read all of their partitions, or a lane between them didn't."""
+    in part: it doesn't read all of their partitions, or a broadcast in all of their tasks, or a lane between them
+    didn't."""
     known = {lane.id: lane for lane in lanes}
     last = max((lane.deployment for lane in known.values()), default=0)
     after: dict[str, list[str]] = {}
@@ -148,20 +149,25 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
                 after.setdefault(name, []).append(lane.id)
 
     @cache
-    def continued(name: str) -> frozenset[SSP]:
-        """The partitions of a lane in which a lane of the last deployment continues."""
+    def continued(name: str) -> frozenset[SSP | tuple[SSP, int]]:
+        """The part of a lane's work that a lane of the last deployment continues."""
         lane = known[name]
         if name in after:
-            return frozenset(_partitions(lane)).intersection(chain.from_iterable(map(continued, after[name])))
-        return frozenset(_partitions(lane)) if lane.deployment == last else frozenset()
+            return _work(lane).intersection(chain.from_iterable(map(continued, after[name])))
+        return _work(lane) if lane.deployment == last else frozenset()
 
     def is_left(lane: Lane) -> bool:
         its = after.get(lane.id, [])
         if any(known[name].deployment == deployment for name in its):
             return False
-        return not its or continued(lane.id) != _partitions(lane)
+        return not its or continued(lane.id) != _work(lane)
 
     return [lane for lane in known.values() if lane.deployment == deployment and is_left(lane)]
+
+
+def _work(lane: Lane) -> frozenset[SSP | tuple[SSP, int]]:
+    """A lane's partitions and, for each that is broadcast, the partition with the number of each task."""
+    return frozenset({*_partitions(lane), *((whole, number) for whole in lane.broadcast for number in lane.bases)})
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
