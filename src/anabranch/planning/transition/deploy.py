@@ -212,6 +212,10 @@ def _lanes(
         )
     read_before = {lane.id: _partitions(lane) for lane in of}
     had = set[SSP]().union(*read_before.values())
+    tasks_of: dict[SSP, set[int]] = {}
+    for lane in of:
+        for whole in lane.broadcast:
+            tasks_of.setdefault(whole, set()).update(lane.bases)
     known = {(whole.system, whole.stream) for whole in had}
     found = []
     for seat, mine in tasks.items():
@@ -223,22 +227,23 @@ def _lanes(
             fresh = tuple(whole for whole in new if (whole.system, whole.stream) in known)
             added = tuple(whole for whole in new if whole not in fresh) if before else ()
             if continued:
-                _check_broadcast(share, before, {*new})
+                _check_broadcast(share, tasks_of, {*new})
             if read:
                 found.append(_made(like, model, new_id, share, before, fresh, added, afresh=not continued))
     return found
 
 
-def _check_broadcast(share: _Share, before: Sequence[Lane], new: Collection[SSP]) -> None:
-    """Raise ConflictError if a lane can't continue to read a stream from the lanes ``before``, because the stream is
-    broadcast and other tasks have read it. ``new`` are the partitions that none of these lanes has read.
+def _check_broadcast(share: _Share, tasks_of: Mapping[SSP, set[int]], new: Collection[SSP]) -> None:
+    """Raise ConflictError if a lane can't continue to read a stream, because the stream is broadcast and other tasks
+    have read it.
+
+    Args:
+        tasks_of: the numbers of the tasks that have read each broadcast partition.
+        new: the partitions that nobody has read.
     """
     for whole in {*wholes(share.ssps), *share.broadcast}.difference(new):
-        shared = [lane for lane in before if whole in lane.broadcast]
         is_broadcast = whole in share.broadcast
-        if is_broadcast != bool(shared) or (
-            is_broadcast and not {*share.bases} <= {number for lane in shared for number in lane.bases}
-        ):
+        if is_broadcast != (whole in tasks_of) or (is_broadcast and not tasks_of[whole].issuperset(share.bases)):
             raise ConflictError(
                 f"other tasks than before would read the broadcast {whole.system}/{whole.stream}, and it isn't defined "
                 "from which offset",
