@@ -42,7 +42,8 @@ def continued(
     """A stage of the next deployment, with all partitions of its streams that the job reads.
 
     If a known stage reads the same streams, the new stage gets the known stage's tasks. Of several such stages, one
-    that has the state of the new stage's operators is preferred. A new stage that keeps state, but whose state isn't
+    that has the state of the new stage's operators is preferred, and then one of a deployment to which the job returns:
+    what others had in addition, no lane has read. A new stage that keeps state, but whose state isn't
     from the known stage, gets the tasks that it was planned with, because these keep the records of a key together.
 
     Args:
@@ -63,7 +64,8 @@ def continued(
     reads = {(str(each), each.broadcast) for each in inputs}
     kept = {lane.group for lane in templates if lane.stage == planned.stage and lane.stateful}
     having = {(lane.deployment, lane.stage) for lane in former if lane.stateful and lane.group in kept}
-    alike = [(m, each) for m in known if m.factor == present.factor for each in m.stages if read_by(each) == reads]
+    same = [model for model in reversed(known) if model.factor == present.factor]
+    alike = [(model, each) for model in same for each in model.stages if read_by(each) == reads]
     alike.sort(key=lambda found: (found[0].run_id, found[1].stage) not in having)
     if not alike:
         return ContinuedStage(_regrouped(stage, planned, inputs, after, present), {})
