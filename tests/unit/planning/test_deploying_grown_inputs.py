@@ -341,7 +341,7 @@ def test_it_continues_even_after_two_versions_that_never_began() -> None:
 
 def test_it_continues_even_if_a_later_version_that_never_began_took_it_up_anew() -> None:
     """What the later version would have read isn't what the first one has read."""
-    how = {"in": 2, "more": 2, "else": 2}
+    how: dict[str, Any] = {"in": 2, "more": 2, "else": 2}
     old = planned(job("more"), 1, **how)
     former, lanes = first(old)
     second, opened = moved(planned(job(), 2, **how), former, lanes)
