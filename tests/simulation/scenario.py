@@ -34,9 +34,9 @@ from tests.simulation.store import Database
 from tests.simulation.world import Actor, World
 
 _CALM, _FAULTS_FOR = 4.0, 40.0
-_QUIET = 3 * LEASE + 10.0 + 12.0
-"""3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them; then a look at
-inputs that have grown, and that change."""
+_QUIET = 3 * LEASE + 10.0 + 6.0 + 12.0
+"""3 leases, and the time of fences, of the ends of lanes, and of the first batches of those after them; a start after a
+drain that ends only then; then a look at inputs that have grown, and that change."""
 _SAID_AGAIN = 0.1
 _REWINDS = 0.3
 _DEPLOYS = 0.3
