@@ -367,6 +367,14 @@ def test_even_many_versions_that_never_began_are_soon_looked_through() -> None:
     assert deploy.left_behind(known.values(), 1) == []
 
 
+def test_there_can_be_any_number_of_versions_in_a_row_that_never_began() -> None:
+    (lane, *_) = first(planned(job(), 1, **{"in": 2}))[1].values()
+    lanes = [
+        msgspec.structs.replace(lane, id=f"0-{n}", deployment=n, predecessors=(f"0-{n - 1}",)) for n in range(2, 2000)
+    ]
+    assert deploy.left_behind([msgspec.structs.replace(lane, id="0-1"), *lanes], 1) == []
+
+
 def test_state_keeps_its_tasks_if_the_version_without_it_never_began() -> None:
     """A plan that is made anew would have a task for each partition."""
     model, lanes = grown(job("state"), *first(planned(job("state"), 1, **{"in": 2})), **{"in": 4})

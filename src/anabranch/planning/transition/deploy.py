@@ -156,6 +156,10 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
             return _work(lane).intersection(chain.from_iterable(map(continued, after[name])))
         return _work(lane) if lane.deployment == last else frozenset()
 
+    for lane in reversed(known.values()):  # those that continue others come first, so that recursion stays shallow
+        if lane.deployment >= deployment:
+            continued(lane.id)
+
     def is_left(lane: Lane) -> bool:
         its = after.get(lane.id, [])
         if any(known[name].deployment == deployment for name in its):
