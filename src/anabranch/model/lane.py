@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable
 
 from anabranch.model.document import Document
-from anabranch.model.ssp import SSP
+from anabranch.model.ssp import SSP, wholes
 
 DEFAULT_SYSTEM = "embedded"
 """The system of outputs that a lane's ``systems`` don't contain."""
@@ -217,6 +217,11 @@ class Lane(Document, frozen=True, kw_only=True):
         buckets of the partition, the lane may begin at a later offset.
         """
         return lowest(self.starting)
+
+    @property
+    def partitions(self) -> set[SSP]:
+        """The whole partitions that the lane reads, broadcast ones included."""
+        return {*wholes((*self.ssps, *self.broadcast))}
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
         """The streams of the input that the job calls ``stream``: the streams that the input's pattern has matched or,

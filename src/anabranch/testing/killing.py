@@ -115,11 +115,11 @@ class Kill:
 
     def _takes_all(self, lane: Lane, batch: int) -> bool:
         planned = self._folder(lane.id).planned_positions(batch)
-        wanted = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
-        return self._at_ends(lane, {ssp: planned.get(ssp.stream, {}).get(ssp.partition, 0) for ssp in wanted})
+        read = lane.partitions
+        return self._at_ends(lane, {ssp: planned.get(ssp.stream, {}).get(ssp.partition, 0) for ssp in read})
 
     def _at_ends(self, lane: Lane, positions: Mapping[SSP, int]) -> bool:
-        wanted = {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
+        wanted = lane.partitions
         streams = {(ssp.system, ssp.stream) for ssp in wanted}
         ends = {(system, stream): self._systems.named(system).high_watermarks(stream) for system, stream in streams}
         return all(positions.get(ssp, 0) >= ends[ssp.system, ssp.stream][ssp.partition] for ssp in wanted)

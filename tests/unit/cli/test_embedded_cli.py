@@ -27,13 +27,6 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "anabranch.toml"
-    path.write_text(f'[systems.embedded]\nroot = "{tmp_path}/streams"\n')
-    return path
-
-
-@pytest.fixture
 def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "streams")
 

@@ -25,13 +25,6 @@ from tests.unit.systems.embedded.helpers import contents
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "anabranch.toml"
-    path.write_text(f'[systems.embedded]\nroot = "{tmp_path}/streams"\n')
-    return path
-
-
-@pytest.fixture
 def log(tmp_path: Path) -> Log:
     made = Log(tmp_path / "streams")
     made.create("s", 2)

@@ -106,7 +106,7 @@ class QueryBuilder:
         """
         given = dict(begins)
         if not lane.ran:  # otherwise, its folder says where it continues
-            self._hold(lane, {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)} - given.keys())
+            self._hold(lane, lane.partitions - given.keys())
         fresh = set(lane.fresh)
         reads = [n for n in self.job.graph.nodes if n.kind == "read" and n.args["start"] == "latest"]
         latest = {stream for n in reads for stream in lane.streams_of(n.args["stream"])}

@@ -65,7 +65,7 @@ def sources(lanes: Iterable[Lane]) -> list[SSP]:
     """The partitions that lanes read and that the job doesn't write itself."""
     known = list(lanes)
     own = {stream for lane in known for stream in lane.outputs}
-    found = {ssp for lane in known for ssp in _read(lane) if ssp.stream not in own}
+    found = {ssp for lane in known for ssp in lane.partitions if ssp.stream not in own}
     return sorted(found, key=in_order)
 
 
@@ -97,7 +97,9 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     known = list(lanes)
     mine = {str(ssp) for ssp in sources(known)}
     reading = [
-        lane for lane in known if lane.state is not LaneState.CLOSED and any(str(ssp) in mine for ssp in _read(lane))
+        lane
+        for lane in known
+        if lane.state is not LaneState.CLOSED and any(str(ssp) in mine for ssp in lane.partitions)
     ]
     told = [reports.get(lane.id) for lane in reading]
     halted = [each for each in told if each is not None and _has_halted(each, drain)]
@@ -135,7 +137,3 @@ def _taken(lane: Lane) -> dict[str, int]:
         whole = str(each.ssp.whole)
         found[whole] = max(each.offset, *each.parts.values(), found.get(whole, 0))
     return found
-
-
-def _read(lane: Lane) -> set[SSP]:
-    return {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}

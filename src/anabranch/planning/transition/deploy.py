@@ -171,7 +171,7 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 def _work(lane: Lane) -> frozenset[SSP | tuple[SSP, int]]:
     """A lane's partitions and, for each that is broadcast, the partition with the number of each task."""
-    return frozenset({*_partitions(lane), *((whole, number) for whole in lane.broadcast for number in lane.bases)})
+    return frozenset({*lane.partitions, *((whole, number) for whole in lane.broadcast for number in lane.bases)})
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
@@ -214,7 +214,7 @@ def _lanes(
             "that intermediate stream",
             DRAIN,
         )
-    read_before = {lane.id: _partitions(lane) for lane in of}
+    read_before = {lane.id: lane.partitions for lane in of}
     had = set[SSP]().union(*read_before.values())
     tasks_of: dict[SSP, set[int]] = {}
     for lane in of:
@@ -225,7 +225,7 @@ def _lanes(
     for seat, mine in tasks.items():
         for part in spread(mine, 1 if like.stateful else model.lanes, model.factor):
             share = _share(seat, part, streams, stage, model.factor)
-            read = _partitions(share)
+            read = share.partitions
             before = [lane for lane in of if not read.isdisjoint(read_before[lane.id])]
             new = sorted(read - had, key=in_order)
             fresh = tuple(whole for whole in new if (whole.system, whole.stream) in known)
@@ -245,7 +245,7 @@ def _check_broadcast(share: _Share, tasks_of: Mapping[SSP, set[int]], new: Colle
         tasks_of: the numbers of the tasks that have read each broadcast partition.
         new: the partitions that nobody has read.
     """
-    for whole in {*wholes(share.ssps), *share.broadcast}.difference(new):
+    for whole in share.partitions.difference(new):
         is_broadcast = whole in share.broadcast
         if is_broadcast != (whole in tasks_of) or (is_broadcast and not tasks_of[whole].issuperset(share.bases)):
             raise ConflictError(
@@ -270,9 +270,9 @@ class _Share:
     buckets: dict[str, tuple[int, ...]]
     state_partitions: int | None = None
 
-
-def _partitions(reader: Lane | _Share) -> set[SSP]:
-    return {*wholes(reader.ssps), *reader.broadcast}
+    @property
+    def partitions(self) -> set[SSP]:
+        return {*wholes(self.ssps), *self.broadcast}
 
 
 def _share_of(lane: Lane) -> _Share:

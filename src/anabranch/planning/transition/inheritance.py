@@ -31,7 +31,7 @@ def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) 
     former = [name for name in left if name not in since]
     others = [left[name] for name in left if name in since]
     known = {ssp for name in former for ssp in left[name][1]}
-    read = _read(lane)
+    read = {str(ssp) for ssp in lane.partitions}
     if lane.drained is not None:
         ssps, writers = read, lane.drained.writers
     else:
@@ -63,7 +63,3 @@ def _starts_over(void: Lane) -> bool:
     """Whether event time starts over, at least in some partitions, after a lane that never began."""
     cleared = void.rewind is not None and void.rewind.clear
     return void.drained is not None or cleared or bool(void.starts_over) or not void.inherits
-
-
-def _read(lane: Lane) -> set[str]:
-    return {str(ssp.whole) for ssp in (*lane.ssps, *lane.broadcast)}

@@ -23,7 +23,7 @@ __all__ = ["lacks_ends", "opened", "rewound", "sources", "undone"]
 def sources(graph: Graph, lanes: Iterable[Lane]) -> list[SSP]:
     """The partitions that a job reads, except the partitions of its intermediate streams."""
     own = stages.intermediate_streams(graph)
-    found = {ssp for lane in follow.heads(lanes) for ssp in _read(lane) if ssp.stream not in own}
+    found = {ssp for lane in follow.heads(lanes) for ssp in lane.partitions if ssp.stream not in own}
     return sorted(found, key=lambda ssp: ssp.order)
 
 
@@ -50,7 +50,7 @@ def rewound(
     """
     present = follow.heads(lanes.values())
     own = stages.intermediate_streams(graph)
-    touched = [lane for lane in present if any(str(ssp) in to for ssp in _read(lane))]
+    touched = [lane for lane in present if any(str(ssp) in to for ssp in lane.partitions)]
     reached = _reached(present, touched, own)
     holding = list(dict.fromkeys(lane.group for lane in reached if lane.stateful))
     if holding and state is None:
@@ -178,10 +178,6 @@ def _ends(wrote: Iterable[Lane]) -> dict[str, int]:
     return found
 
 
-def _read(lane: Lane) -> set[SSP]:
-    return {ssp.whole for ssp in (*lane.ssps, *lane.broadcast)}
-
-
 def _streams(lane: Lane) -> set[str]:
     return {ssp.stream for ssp in (*lane.ssps, *lane.broadcast)}
 
@@ -202,7 +198,9 @@ def _check_clear(present: Sequence[Lane], reached: Sequence[Lane], own: Collecti
     """Raise UsageError unless all records on which the cleared state depends are read again."""
     writers = [lane for lane in present if any(not lane.outputs.keys().isdisjoint(_streams(each)) for each in reached)]
     concerned = {lane.id: lane for lane in (*reached, *writers)}
-    left = {ssp for lane in concerned.values() for ssp in _read(lane) if ssp.stream not in own and str(ssp) not in to}
+    left = {
+        ssp for lane in concerned.values() for ssp in lane.partitions if ssp.stream not in own and str(ssp) not in to
+    }
     others = [lane for lane in writers if lane.id not in {each.id for each in reached}]
     if left or others:
         named = ", ".join(map(str, sorted(left, key=lambda ssp: ssp.order)[:3])) or others[0].group
