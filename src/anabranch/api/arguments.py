@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
@@ -24,6 +24,50 @@ _API = str(Path(__file__).parent)
 _MOST_ROWS = 2**63 - 1
 _STARTS = ("earliest", "latest")
 _TABLES = ("parquet", "orc", "csv", "json", "delta")
+_TEXTS = {
+    "key": 'write text, such as key="tailnum string" in read and table, and key="tailnum" in write',
+    "schema": 'write the columns and their types as text, such as schema="dest string, dep_delay int"',
+    "prefix": 'write text, such as prefix="landed_"',
+}
+"""The arguments that are text in all operators that have them, and how to write them."""
+
+
+def check_texts(kind: str, given: Mapping[str, object]) -> None:
+    """Raises GraphError if ``key``, ``schema`` or ``prefix`` is given, is not None, and isn't a string."""
+    for name, cure in _TEXTS.items():
+        value = given.get(name)
+        if value is not None and not isinstance(value, str):
+            raise GraphError(f"{kind} at {caller()} has {name}= of the type {type(value).__name__}, not text", cure)
+
+
+def stream(kind: str, name: object) -> str:
+    """Return ``name`` if it is a nonempty string. Otherwise, raise GraphError."""
+    if not isinstance(name, str) or not name:
+        raise GraphError(
+            f"{kind} at {caller()} was given {name!r}, not the name of a stream",
+            f'give its name as text, as in {kind}("flights")',
+        )
+    return name
+
+
+def read_as_forms(kind: str, read_as: object) -> dict[str, str]:
+    """``read_as`` as a dict; empty if it is None. Raises GraphError if it doesn't map columns to names of forms."""
+    if read_as is None:
+        return {}
+    if isinstance(read_as, Mapping) and all(isinstance(text, str) for text in (*read_as, *read_as.values())):
+        return dict(read_as)
+    raise GraphError(
+        f"{kind} at {caller()} has read_as={read_as!r}", 'write a dict, such as read_as={"at": "epoch-millis"}'
+    )
+
+
+def _columns(kind: str, given: object, example: str) -> list[str]:
+    """The names of columns, given as a string or as several. Raises GraphError if one isn't a nonempty string."""
+    names: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise GraphError(f"{kind} at {caller()} was given {name!r}, not a column", f"write {example}")
+    return names
 
 
 def plausible_times(event_time: str | None, wanted: tuple[str, str]) -> list[Any]:
@@ -106,7 +150,7 @@ def aggregation(by: str | list[str] | None, aggregates: Mapping[str, str]) -> di
     """
     if not aggregates:
         raise GraphError(f"agg at {caller()} computes nothing", 'write agg(n="count(*)")')
-    columns = [by] if isinstance(by, str) else list(by or ())
+    columns = [] if by is None else _columns("agg", by, 'agg(by="carrier", ...) or agg(by=["carrier", "dest"], ...)')
     return {"by": columns, "aggregates": {name: sql("agg", each) for name, each in aggregates.items()}}
 
 
@@ -132,9 +176,13 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
             stream to columns of the table.
 
     Raises:
-        GraphError: ``on`` names no column.
+        GraphError: ``on`` names no column, or contains something that isn't the name of a column.
     """
-    columns = {on: on} if isinstance(on, str) else dict(on) if isinstance(on, Mapping) else {c: c for c in on}
+    example = 'join_table(..., on="dest") or on={"dest": "iata"}'
+    if isinstance(on, Mapping):
+        columns = dict(zip(*(_columns("join_table", side, example) for side in (on, on.values())), strict=True))
+    else:
+        columns = {column: column for column in _columns("join_table", on, example)}
     if not columns:
         raise GraphError(f"join_table at {caller()} names no column", 'write join_table(..., on="dest")')
     return columns
@@ -214,11 +262,7 @@ def check_partition_by(columns: Sequence[object], via: object, partitions: objec
     """
     if not columns:
         raise GraphError(f"partition_by at {caller()} names no column", 'write partition_by("dest")')
-    other = [each for each in columns if not isinstance(each, str) or not each]
-    if other:
-        raise GraphError(
-            f"partition_by at {caller()} was given {other[0]!r}, not a column", 'write partition_by("origin", "dest")'
-        )
+    _columns("partition_by", columns, 'partition_by("origin", "dest")')
     if via not in ("stream", "spark"):
         raise GraphError(f"partition_by at {caller()} has via={via!r}", 'use via="stream" or via="spark"')
     if partitions is not None and (via == "spark" or not _is_count(partitions)):

@@ -62,8 +62,9 @@ class GraphBuilder:
             function: the function or processor that the operator calls; None if there is none.
 
         Raises:
-            GraphError: ``name`` isn't allowed, or another operator has it.
+            GraphError: ``name`` isn't allowed, or another operator has it; or an argument that must be text isn't.
         """
+        arguments.check_texts(kind, args)
         taken = {node.name for node in self._nodes}
         where = caller()
         if name is not None:

@@ -145,9 +145,9 @@ class Job:
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
-            GraphError: the arguments for event time don't fit together or are malformed, ``start`` is unknown, or the
-                operator's name isn't allowed or belongs to another operator. Errors in ``key``, ``schema`` and
-                ``read_as`` are found when the job is planned.
+            GraphError: an argument isn't of the declared type, the arguments for event time don't fit together or are
+                malformed, ``start`` is unknown, or the operator's name isn't allowed or belongs to another operator.
+                Errors in the texts of ``key``, ``schema`` and ``read_as`` are found when the job is planned.
 
         Example:
             ```python
@@ -160,11 +160,12 @@ class Job:
             )
             ```
         """
+        stream = arguments.stream("read", stream)
         delay = arguments.watermark_delay(event_time, watermark)
         arguments.check_start(start)
         args: dict[str, Any] = {"stream": stream, "key": key, "schema": schema, "broadcast": broadcast, "start": start}
         args |= {"event_time": event_time, "watermark": delay}
-        args |= {"read_as": dict(read_as)} if read_as else {}
+        args |= {"read_as": forms} if (forms := arguments.read_as_forms("read", read_as)) else {}
         args |= (
             {"event_time_range": arguments.plausible_times(event_time, event_time_range)} if event_time_range else {}
         )
@@ -183,13 +184,18 @@ class Job:
             schema: the columns in the value, as for :meth:`read`.
             read_as: how to read JSON columns in other forms, as for :meth:`read`.
 
+        Raises:
+            GraphError: an argument isn't of the declared type.
+
         Example:
             ```python
             airports = job.table("airports", key="iata string", schema="city string")
             flights.join_table(airports, on={"dest": "iata"}, how="left").write("flights-with-city")
             ```
         """
-        return Table(stream, key, schema, read_as)
+        stream = arguments.stream("table", stream)
+        arguments.check_texts("table", {"key": key, "schema": schema})
+        return Table(stream, key, schema, arguments.read_as_forms("table", read_as))
 
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """Return the first rows of a stream as dicts, for notebooks. Nothing is written.

@@ -147,7 +147,7 @@ class Stream:
         Example: ``domestic.merge(international).write("all-flights")``.
         """
         for other in others:
-            self._builder.check_shared("merge", other._builder)
+            self._check_input("merge", other, "write a.merge(b, c), with b = job.read(...)")
         if not others:
             raise GraphError(f"merge at {caller()} has nothing to merge with", "pass at least one stream")
         inputs = tuple(stream._node.id for stream in (self, *others))
@@ -179,12 +179,7 @@ class Stream:
 
         Example: ``departures.join(landings, within="8 hours", how="left", prefix="landed_")``.
         """
-        if not isinstance(other, Stream):
-            raise GraphError(
-                f"join at {caller()} was given {other!r}, not a stream of the job",
-                'write a.join(b, within="10 minutes"), with b = job.read(...)',
-            )
-        self._builder.check_shared("join", other._builder)
+        self._check_input("join", other, 'write a.join(b, within="10 minutes"), with b = job.read(...)')
         arguments.check_how("join", how)
         args = {"within": arguments.distance(within), "how": how, "prefix": prefix}
         return Stream(self._builder, self._builder.add("join", (self._node.id, other._node.id), args, name, "join"))
@@ -355,6 +350,7 @@ class Stream:
                 of a stage key.
             name: the operator's name. Default: the stream's name.
         """
+        stream = arguments.stream("write", stream)
         self._then("write", {"stream": stream, "key": key}, name, derived=stream)
 
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
@@ -378,6 +374,11 @@ class Stream:
             ```
         """
         self._then("foreach_batch", {}, name, arguments.function("foreach_batch", function))
+
+    def _check_input(self, kind: str, other: object, cure: str) -> None:
+        if not isinstance(other, Stream):
+            raise GraphError(f"{kind} at {caller()} was given {other!r}, not a stream of the job", cure)
+        self._builder.check_shared(kind, other._builder)
 
     def _then(
         self,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from anabranch import Job
+from anabranch import Job, tumbling
 from anabranch.api import arguments
 from anabranch.api.first_rows import FirstRows
 from anabranch.api.stream import Stream
@@ -199,6 +199,9 @@ MISTAKES: list[tuple[Callable[[], object], str, str]] = [
     (lambda: stream().limit_per_key(3, name="a b"), "operator name 'a b'", "letters, digits"),
     (lambda: stream().merge(), "nothing to merge with", "at least one"),
     (lambda: stream().merge(Job("other").read("in")), "two jobs: 'j' and 'other'", "by name"),
+    (lambda: stream().merge([stream()]), "not a stream of the job", "a.merge(b, c)"),  # type: ignore[arg-type]
+    (lambda: stream().merge(stream().window(tumbling("1 hour"))), "not a stream", "job.read"),  # type: ignore[arg-type]
+    (lambda: stream().join([stream()], within="1 hour"), "not a stream", "a.join(b"),  # type: ignore[arg-type]
     (lambda: stream().map("upper"), "map at", "pass a function"),  # type: ignore[arg-type]
     (lambda: stream().foreach_batch(None), "foreach_batch at", "pass a function"),  # type: ignore[arg-type]
 ]
