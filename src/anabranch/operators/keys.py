@@ -19,7 +19,17 @@ class KeyColumns:
 
 Effect = Callable[[Node, KeyColumns], KeyColumns]
 
-_TOKENS = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[<>(),]|[^`'\"<>(),]+")
+_TOKENS = re.compile(
+    r"""
+      --(?:\\\n|[^\r\n])*  # a comment up to the end of the line, or further, if the line ends in a backslash
+    | /\*(?:/\*.*?\*/|.)*?\*/  # a comment, perhaps with another one in it
+    | `(?:[^`]|``)*` | '(?:[^'\\]|\\.)*' | "(?:[^"\\]|\\.)*" | [<>(),]
+    | (?:(?!--|/\*)[^`'"<>(),])+
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""The parts of a declaration, as Spark's parser divides it. Whatever is left out, such as a quote without an end, is an
+error for Spark."""
 
 
 def field_names(declaration: str | None) -> tuple[str, ...]:
@@ -27,6 +37,8 @@ def field_names(declaration: str | None) -> tuple[str, ...]:
     names: list[str] = []
     depth, begins = 0, True
     for token in _TOKENS.findall(declaration or ""):
+        if token.startswith(("--", "/*")):
+            continue
         depth += (token in "<(") - (token in ">)")
         if token == "," and not depth:
             begins = True
