@@ -16,6 +16,8 @@ class Silence(Processor):
     def on_message(self, message: dict[str, Any], timers: Timers) -> None:
         before = self.last.get()
         if before is not None:
+            if message["at"] <= before:
+                return  # messages can come out of order, and the timer is for the latest
             timers.delete(before + HOUR)
         self.last.set(message["at"])
         timers.register(message["at"] + HOUR)

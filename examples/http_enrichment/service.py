@@ -2,13 +2,14 @@
 
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 COUNTRIES = {"ann": "NO", "bob": "CH"}
 
 
 class Customers(BaseHTTPRequestHandler):
     def do_GET(self):
-        country = COUNTRIES.get(self.path.rpartition("/")[2])
+        country = COUNTRIES.get(unquote(self.path.rpartition("/")[2]))
         self.send_response(200 if country else 404)
         self.end_headers()
         if country:

@@ -34,8 +34,10 @@ class Processor:
             seen = ValueState("timestamp")
 
             def on_message(self, message, timers):
-                self.seen.set(message["at"])
-                timers.register(message["at"] + timedelta(hours=1))
+                before = self.seen.get()
+                if before is None or message["at"] > before:  # messages can come out of order
+                    self.seen.set(message["at"])
+                    timers.register(message["at"] + timedelta(hours=1))
 
             def on_timer(self, key, at, timers):
                 if self.seen.get() == at - timedelta(hours=1):
