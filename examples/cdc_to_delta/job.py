@@ -4,14 +4,19 @@ from anabranch import Job
 
 job = Job("cdc-to-delta")
 
-row = "struct<name string, city string>"
-changes = job.read("customers", key="id long", schema=f"op string, ts_ms long, before {row}, after {row}")
+row = "struct<id long, name string, city string>"
+changes = job.read(
+    "customers",
+    key="key string",  # the primary key, as JSON text: {"id":1}
+    schema=f"op string, ts_ms long, source struct<lsn long>, before {row}, after {row}",
+)
 
 (
     changes.where("op in ('c', 'u', 'd', 'r')")  # created, updated, deleted, read by a snapshot
     .select(
-        "id",
+        "coalesce(after, before).id as id",
         "timestamp_millis(ts_ms) as changed_at",
+        "source.lsn as lsn",  # orders the changes of one millisecond
         "op = 'd' as deleted",
         "coalesce(after, before).name as name",
         "coalesce(after, before).city as city",

@@ -10,8 +10,11 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 
 from anabranch import Job, Processor, Timers, ValueState
@@ -129,7 +132,22 @@ def test_a_customer_is_asked_for_by_the_whole_name(
         thread.join()
 
 
+def test_of_changes_in_one_millisecond_the_last_in_the_log_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = [  # as Delta may return them
+        {"id": 2, "changed_at": AT, "lsn": 180, "deleted": True, "name": None, "city": None},
+        {"id": 1, "changed_at": AT, "lsn": 140, "deleted": False, "name": "Ann", "city": "Rome"},
+        {"id": 1, "changed_at": AT, "lsn": 100, "deleted": False, "name": "Ann", "city": "Oslo"},
+        {"id": 2, "changed_at": AT, "lsn": 160, "deleted": False, "name": "Bob", "city": "Genoa"},
+    ]
+    deltalake.write_deltalake(str(tmp_path / "tables/customer-history"), pa.Table.from_pylist(changes))
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "examples/cdc_to_delta/latest.py"))
+    assert capsys.readouterr().out == "1 Ann Rome\n"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_has_the_job_of_its_example(page: Any) -> None:
+def test_a_page_has_the_job_of_its_example(page: Path) -> None:
     job = ROOT / "examples" / page.stem.replace("-", "_") / "job.py"
-    assert CODE.findall(page.read_text(encoding="utf-8"))[0] == job.read_text(encoding="utf-8")
+    assert job.read_text(encoding="utf-8") in CODE.findall(page.read_text(encoding="utf-8"))
