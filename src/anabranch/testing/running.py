@@ -168,13 +168,13 @@ def _run(
         for stream, rows in part.rows.items():
             streams.put(stream, [encoders[stream].encode(number, row) for number, row in rows])
         incarnation = Incarnation(spark, site.file, site.settings, deadline)
-        if part.ends is KILL:
+        if part.ends == KILL:
             kills.append(incarnation.run_and_kill())
         elif isinstance(part.ends, SCALE):
             incarnation.run_and_change(ScaleRequest(factor=part.ends.factor))
         elif isinstance(part.ends, REWIND):
             incarnation.run_and_change(_rewinding(part.ends, site.settings))
-        elif part.ends is DRAIN:
+        elif part.ends == DRAIN:
             incarnation.run_and_drain()
         elif isinstance(part.ends, EXPAND):
             incarnation.run_and_expand(partial(_widen, streams, part))
@@ -246,7 +246,7 @@ def _embedded(settings: Settings) -> Settings:
 
 
 def _check_parts(cut: Iterable[Part], settings: Settings) -> None:
-    if settings.job.trigger == "real-time" and any(part.ends is KILL for part in cut):
+    if settings.job.trigger == "real-time" and any(part.ends == KILL for part in cut):
         raise UsageError(
             'the inputs have a KILL, which falls between the steps of a batch, and the job\'s trigger is "real-time"',
             'leave it out, or give run(..., trigger="micro-batch")',
