@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,7 +107,7 @@ class Encoder:
                     "give the value as bytes, as fastavro or a message's SerializeToString() gives it",
                 )
             names = {name for name, _ in self._key} if isinstance(key, EllipsisType) else set()
-            rest = _JSON.encode({name: content for name, content in value.items() if name not in names})
+            rest = _json({name: content for name, content in value.items() if name not in names})
             return keys.encode(self._key, value) if isinstance(key, EllipsisType) and names else _given(key), rest
         if value is None or isinstance(value, bytes | str):
             return _given(key), _raw(value)
@@ -123,6 +124,25 @@ class Encoder:
                 "give run(..., partitions=) more, or the message a lower one",
             )
         return given
+
+
+def _json(columns: Mapping[str, Any]) -> bytes:
+    encoded = _JSON.encode(columns)
+    for name, content in columns.items():
+        if not _is_finite(msgspec.to_builtins(content)):  # msgspec writes such a number as null
+            raise UsageError(
+                f"its column {name} is {content!r}, and JSON has neither NaN nor infinity",
+                "give None for a null, or a text that some producer writes as the whole value: '{\"price\": NaN}'",
+            )
+    return encoded
+
+
+def _is_finite(content: Any) -> bool:
+    if isinstance(content, Mapping):
+        return all(map(_is_finite, content.values()))
+    if isinstance(content, list | tuple | set | frozenset):
+        return all(map(_is_finite, content))
+    return not isinstance(content, float) or math.isfinite(content)
 
 
 def _given(key: bytes | str | EllipsisType | None) -> bytes | None:

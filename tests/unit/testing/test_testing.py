@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,22 @@ def test_partitions_by_key_in_turn_or_as_given() -> None:
 def test_a_row_that_cannot_be_put(row: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         Encoder("in", [("k", "string")], 2).encode(4, row)
+
+
+@dataclass
+class Leg:
+    price: float
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_json_lacks_is_no_null(number: float) -> None:
+    encoder = Encoder("in", [("k", "double")], 1)
+    for content in (number, [1.5, [number]], {"a": {"b": number}}, (number,), {number}, Leg(number)):
+        with pytest.raises(UsageError, match=r"row 3 .* its column price is .*neither NaN nor infinity"):
+            encoder.encode(3, {"n": 1, "price": content})
+    assert encoder.encode(0, {"k": number, "n": 1.5, "s": "NaN", "of": [1, None]}).value == (
+        b'{"n":1.5,"s":"NaN","of":[1,null]}'
+    )
 
 
 @pytest.mark.parametrize(("kind", "value"), [("int", 2**31), ("int", "7"), ("bigint", True), ("binary", 1)])
