@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +224,9 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("k boolean", {"k": True}),
     ("k double", {"k": 3}),
     ("k date", {"k": date(2013, 1, 1)}),
-    ("k timestamp", {"k": "2013-01-01T05:00:00Z"}),
+    ("k timestamp", {"k": datetime(2013, 1, 1, 5, tzinfo=UTC)}),
+    ("k decimal(10,2)", {"k": Decimal("1.5")}),
+    ("k decimal(10,2), n int", {"k": Decimal("-1E+3"), "n": 1}),
     ("k string, n int, at timestamp", {"k": 'a "b" /', "n": None, "at": datetime(2013, 1, 1, 5, tzinfo=UTC)}),
     ("`leg no` int, c string", {"leg no": 7, "c": "ü\n"}),
 ]
@@ -234,6 +237,7 @@ def test_keys_are_the_bytes_that_spark_makes(spark: SparkSession, declared: str,
     schema = codec.parse_schema(declared)
     texts = {name: value for name, value in row.items() if not isinstance(value, date)}
     texts |= {name: value.isoformat() for name, value in row.items() if isinstance(value, date)}
+    texts |= {name: f"{value:f}" for name, value in row.items() if isinstance(value, Decimal)}
     by_json = spark.createDataFrame([(json.dumps(texts),)], "value string").select(
         codec.parse_json(codec.F.col("value"), schema)
     )

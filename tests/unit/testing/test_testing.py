@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,41 @@ def test_a_number_that_json_lacks_is_no_null(number: float) -> None:
 def test_a_key_of_another_type(kind: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"declared {kind}"):
         keys.encode([("k", kind)], {"k": value})
+
+
+@pytest.mark.parametrize(
+    "text", ["2013-01-01T05:29:00Z", "2013-01-01", "20130101T000000", "2013-W01-1", "2013-01-01T05:29:00+02:00", "soon"]
+)
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
+def test_text_in_a_key_is_not_repaired(kind: str, text: str) -> None:
+    assert keys.encode([("at", kind)], {"at": text}) == f'["{text}"]'.encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "made"),
+    [
+        ("timestamp", AT, '["2013-01-01T00:00:00.000000Z"]'),
+        ("timestamp", datetime(2013, 1, 1), '["2013-01-01T00:00:00.000000Z"]'),
+        ("timestamp_ntz", datetime(2013, 1, 1), '["2013-01-01T00:00:00.000000"]'),
+        ("date", date(2013, 1, 1), '["2013-01-01"]'),
+        ("decimal(10,2)", Decimal("1.5"), "[1.50]"),
+        ("decimal(10,2)", Decimal("-1E+3"), "[-1000.00]"),
+        ("decimal(10,2)", Decimal("1.234"), "[1.234]"),
+        ("decimal(10,2)", 1.5, "[1.5]"),
+        ("decimal(38,0)", Decimal(10**37), f"[{10**37}]"),
+        ("double", 1, "[1.0]"),
+        ("array<decimal(3,1)>", [Decimal("1.5"), None], "[[1.5,null]]"),
+        ("struct<a:decimal(3,1),b:string>", {"a": Decimal("1.5"), "b": 'ü"'}, '[{"a":1.5,"b":"ü\\""}]'),
+    ],
+)
+def test_python_objects_in_a_key_are_written_as_spark_would(kind: str, value: Any, made: str) -> None:
+    assert keys.encode([("k", kind)], {"k": value}) == made.encode()
+    assert keys.encode([("n", "int"), ("k", kind)], {"n": 7, "k": value}) == f"[7,{made[1:]}".encode()
+
+
+def test_a_decimal_that_is_no_number_is_no_key() -> None:
+    with pytest.raises(UsageError, match="can't be part of a key"):
+        keys.encode([("k", "decimal(10,2)")], {"k": Decimal("NaN")})
 
 
 def record(value: Any, partition: int = 0, offset: int = 0) -> Record:
