@@ -133,14 +133,12 @@ def run(
         assert result["late-flights"] == [{"tailnum": "N1", "dest": "MIA", "dep_delay": 20}]
         ```
     """
-    if not structlog.is_configured():
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
     file = loading.of(job) if isinstance(job, Job) else loading.load(Path(job))
     reads = _reads(file.graph)
     _check_inputs(file.graph, reads, inputs)
     counts = _counts(reads, partitions)
     cut = parts.cut(inputs)
-    with _place(folder) as place:
+    with _quiet(), _place(folder) as place:
         found = settings_of(job, config, settings, place, broker)
         _check_parts(cut, found)
         if broker is None:
@@ -323,6 +321,23 @@ def _header(site: _Site, name: str, value: bytes | None) -> tuple[str, bytes | N
     if value is None or not name.startswith("anabranch."):
         return name, value
     return name, site.here(value.decode()).encode()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A context in which structlog shows only warnings and errors, unless the user has configured it. Afterwards, the
+    user's own loggers work as before.
+    """
+    if structlog.is_configured():
+        yield
+        return
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("warning"))
+    configured = structlog.get_config()
+    try:
+        yield
+    finally:
+        if structlog.get_config() == configured:  # a function of the job may have configured it meanwhile
+            structlog.reset_defaults()
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -42,12 +44,11 @@ def shared(settings: Settings) -> SparkSession:
     """
     on_kafka = settings.systems.default == "kafka"
     if not running_context.is_there():
-        known = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
-        os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
         kafka = settings.systems.kafka
         systems = SystemsSettings(default="kafka" if on_kafka or _has_jars(kafka) else "embedded", kafka=kafka)
         binary = settings.streams if modules.needed(settings) else {}
-        return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
+        with _module_path():
+            return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
     spark = SparkSession.builder.getOrCreate()
     if on_kafka and not class_path.has_kafka_connector(spark):
         raise AnabranchError(
@@ -62,6 +63,23 @@ def shared(settings: Settings) -> SparkSession:
     probes.insist(spark)
     registered_sources.register(spark, Systems(Settings()))
     return spark
+
+
+@contextmanager
+def _module_path() -> Iterator[None]:
+    """A context for starting the JVM, whose Python workers then import modules from the same folders as this process.
+    Afterwards, the environment is as before, because other Pythons that a test starts may be of another version.
+    """
+    before = os.environ.get("PYTHONPATH")
+    known = [before] if before else []
+    os.environ["PYTHONPATH"] = os.pathsep.join([*known, *(path for path in sys.path if os.path.isdir(path))])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _has_jars(kafka: KafkaSettings) -> bool:

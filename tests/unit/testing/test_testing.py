@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -284,6 +286,35 @@ def test_a_session_has_the_connector_where_its_jars_are_here_or_needed(
     kafka = KafkaSettings(jars=tmp_path if jars else None)
     started: Any = session.shared(Settings(systems=SystemsSettings(default=system, kafka=kafka)))
     assert started.systems == SystemsSettings(default=default, kafka=kafka)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("before", [None, "", "/theirs"])
+def test_only_the_sessions_java_gets_this_processs_module_path(
+    monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    """Other processes that a test starts may run another Python."""
+    if before is None:
+        monkeypatch.delenv("PYTHONPATH", raising=False)
+    else:
+        monkeypatch.setenv("PYTHONPATH", before)
+    monkeypatch.setattr(session.running_context, "is_there", lambda: False)
+    monkeypatch.setattr(session.session, "start", lambda settings: os.environ["PYTHONPATH"].split(os.pathsep))
+    folders = [path for path in sys.path if os.path.isdir(path)]
+    started: Any = session.shared(Settings())
+    assert started == ([before, *folders] if before else folders)
+    assert os.environ.get("PYTHONPATH") == before
+
+
+def test_a_session_that_does_not_start_leaves_the_module_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(settings: Settings) -> None:
+        raise ConfigError("no session", "")
+
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.setattr(session.running_context, "is_there", lambda: False)
+    monkeypatch.setattr(session.session, "start", fails)
+    with pytest.raises(ConfigError, match="no session"):
+        session.shared(Settings())
+    assert "PYTHONPATH" not in os.environ
 
 
 def test_a_folder_without_jars_is_told_only_to_those_who_use_kafka(
