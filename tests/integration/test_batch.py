@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +86,54 @@ def test_branches_broadcasts_and_the_only_output(site: Site, config: Path) -> No
     found = [row.asDict() for row in job.to_dataframe(site.spark, config=config).collect()]
     expected = [(0, None), (1, None), (100, None), (100, None), (0, 0), (1, 2)]
     assert sorted(map(str, found)) == sorted(str({"n": n, "twice": twice}) for n, twice in expected)
+
+
+def test_times_are_shown_in_utc_at_any_depth_and_at_the_ends_of_time(
+    site: Site, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    schema = (
+        "at timestamp, local timestamp_ntz, day date, of array<timestamp>, m map<string,timestamp>, "
+        "s struct<at: timestamp, price: decimal(10, 2), raw: binary>"
+    )
+    texts = ["0001-01-01T00:00:00Z", "2013-01-31T05:29:00.123456Z", "9999-12-31T23:59:59.999999Z", None]
+    moments = [None if text is None else datetime.fromisoformat(text) for text in texts]
+    rows = [
+        {
+            "at": text,
+            "local": text and text[:-1],
+            "day": text and text[:10],
+            "of": [text, None],
+            "m": {"a": text},
+            "s": {"at": text, "price": 1.5, "raw": "eA=="},
+        }
+        for text in texts
+    ]
+    site.log.create("times", 1)
+    site.put("times", 0, [*rows, {"s": None}])
+    job = Job("j")
+    read = job.read("times", schema=schema)
+    read.write("out")
+    read.where("at is not null").select("map(at, struct(at)) as m").write("keyed")
+    expected: list[dict[str, Any]] = [
+        {
+            "at": moment,
+            "local": moment and moment.replace(tzinfo=None),
+            "day": moment and moment.date(),
+            "of": [moment, None],
+            "m": {"a": moment},
+            "s": {"at": moment, "price": Decimal("1.50"), "raw": b"x"},
+        }
+        for moment in moments
+    ]
+    expected.append(dict.fromkeys(expected[0]))
+    try:
+        assert job.preview("times", config=config) == job.preview("out", config=config) == expected
+        assert job.preview("keyed", config=config) == [{"m": {each: {"at": each}}} for each in moments if each]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_what_cannot_be_shown(site: Site, config: Path) -> None:

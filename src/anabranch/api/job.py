@@ -210,6 +210,12 @@ class Job:
             n: the maximum number of rows.
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
+        Returns:
+            A dict for each row, with nulls as None. A ``timestamp`` is a datetime in UTC (outside the years 1 to 9999,
+            the first or last one that a datetime can hold), and a ``timestamp_ntz`` a datetime without a zone. Dates,
+            decimals and ``binary`` columns are ``date``, ``Decimal`` and ``bytes``; structs and maps are dicts, and
+            arrays are lists.
+
         Raises:
             UsageError: the job neither reads nor writes the stream; ``n`` is less than 1; or the job writes the stream,
                 and has a ``process`` or ``limit_per_key``.

@@ -17,7 +17,7 @@ from anabranch.api.job import Job
 from anabranch.config import Settings
 from anabranch.errors import UsageError
 from anabranch.formats import JSON
-from anabranch.launch import loading, notebook_progress, preparation
+from anabranch.launch import loading, notebook_progress, preparation, preview_rows
 from anabranch.launch.loading import JobFile
 from anabranch.model.graph import Node
 from anabranch.model.job_model import StageModel
@@ -56,8 +56,7 @@ def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any
     spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
     frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
     with notebook_progress.shown(spark):
-        rows = frame.limit(n).collect()
-    return [row.asDict(recursive=True) for row in rows]
+        return preview_rows.first(frame, n)
 
 
 def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Config) -> DataFrame:
