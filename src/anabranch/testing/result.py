@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,9 +24,11 @@ class Record:
         key: the message key, or None.
         value: the value, or None. It is decoded according to the stream's format: JSON is parsed, ``string`` becomes
             str, and values in other formats stay bytes, as do dead letters that can't be decoded. (A job that writes
-            JSON leaves null columns out.)
+            JSON leaves null columns out.) A JSON number with a fraction becomes a float, so digits of a decimal may be
+            lost: see ``raw``.
         headers: pairs of a name and a value.
         timestamp: the record's timestamp, in UTC.
+        raw: the value's bytes as they are in the stream, or None.
     """
 
     partition: int
@@ -35,6 +37,7 @@ class Record:
     value: Any
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp: datetime
+    raw: bytes | None
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,8 @@ class Result:
 
         Raises:
             NotFoundError: the job does not write this stream.
-            UsageError: no column is named, or a value is not a JSON object.
+            UsageError: no column is named, no row has a column of that name (columns that are null in all rows are left
+                out), a column has values that can't be keys of a dict, or a value is not a JSON object.
 
         Example:
             ```python
@@ -112,12 +116,31 @@ class Result:
         if not columns:
             raise UsageError(f"latest({stream!r}) names no column", f'write latest({stream!r}, "a-column")')
         found: dict[Any, Any] = {}
+        names: set[str] = set()
         for row in self[stream]:
             if not isinstance(row, dict):
                 raise UsageError(f"{stream!r} holds {row!r}, which has no columns", f"take result[{stream!r}]")
+            names |= row.keys()
             values = tuple(row.get(column) for column in columns)
-            found[values[0] if len(columns) == 1 else values] = row
+            try:
+                found[values[0] if len(columns) == 1 else values] = row
+            except TypeError:
+                raise UsageError(
+                    f"{stream!r} has arrays or objects in {', '.join(columns)}, which can't be keys of a dict: {row!r}",
+                    f"name other columns, or take result[{stream!r}]",
+                ) from None
+        self._check_columns(stream, columns, names if found else columns)
         return found
+
+    def _check_columns(self, stream: str, columns: Iterable[str], names: Collection[str]) -> None:
+        for column in columns:
+            if column not in names:
+                near = difflib.get_close_matches(column, names, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else ""
+                raise UsageError(
+                    f"no row of {stream!r} has a column {column!r}{hint}",
+                    f"they have: {', '.join(sorted(names)) or 'none'}; a column that is null in all rows is left out",
+                )
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{stream}: {len(rows)}' for stream, rows in self._streams.items())})"

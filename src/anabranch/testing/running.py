@@ -309,6 +309,7 @@ def _records(site: _Site, stream: str) -> Iterator[Record]:
             value=decoded(record["value"], format_, stream),
             headers=tuple(_header(site, each["key"], each["value"]) for each in record["headers"] or ()),
             timestamp=record["timestamp"],
+            raw=record["value"],
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import structlog
 from anabranch import Job
 from anabranch.errors import UsageError
 from anabranch.testing import BATCH, DRAIN, KILL, run, running
+from anabranch.testing.messages import Encoder
+from anabranch.testing.streams import EmbeddedStreams
 
 
 def writing_nothing() -> Job:
@@ -63,6 +66,23 @@ def test_a_copied_sentinel_is_the_same_sentinel(copied: Callable[[Any], Any], do
 def test_a_copied_kill_is_refused_in_real_time_too() -> None:
     with pytest.raises(UsageError, match="the inputs have a KILL"):
         run(writing_nothing(), {"flights": [copy.deepcopy(KILL)]}, trigger="real-time")
+
+
+@pytest.mark.usefixtures("done")
+def test_a_record_has_the_bytes_that_a_float_has_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The job's dead letters are written by hand, as there is no Spark to write anything."""
+    value = b'{"price":12345678901234567.89}'
+
+    class Writing(Noting):
+        def run(self) -> None:
+            streams = EmbeddedStreams(tmp_path / "streams")
+            streams.create("flights-dead-letters", 1)
+            streams.put("flights-dead-letters", [Encoder("out", [], 1).encode(0, row) for row in (value, None)])
+
+    monkeypatch.setattr(running, "Incarnation", lambda *_: Writing([]))
+    result = run(writing_nothing(), {"flights": []}, folder=tmp_path)
+    assert [record.raw for record in result.records("flights-dead-letters")] == [value, None]
+    assert result["flights-dead-letters"] == [{"price": 12345678901234567.89}, None]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -164,7 +165,9 @@ def test_a_decimal_that_is_no_number_is_no_key() -> None:
 
 
 def record(value: Any, partition: int = 0, offset: int = 0) -> Record:
-    return Record(partition, offset, b"k", value, (), AT)
+    return Record(
+        partition, offset, b"k", value, (), AT, json.dumps(value).encode() if isinstance(value, dict) else value
+    )
 
 
 def test_a_result_gives_rows_records_and_the_latest() -> None:
@@ -187,6 +190,18 @@ def test_a_result_gives_rows_records_and_the_latest() -> None:
         result.latest("out")
     with pytest.raises(UsageError, match="holds b'raw', which has no columns"):
         Result({"out": [record(b"raw")]}).latest("out", "d")
+
+
+def test_the_latest_rows_by_columns_that_no_row_has_or_that_are_no_keys() -> None:
+    rows = [{"dest": "MIA", "tags": ["a"], "n": 1}, {"tags": ["b"], "n": 2}]
+    result = Result({"out": [record(row) for row in rows], "empty": []})
+    assert result.latest("out", "dest") == {"MIA": rows[0], None: rows[1]}
+    assert result.latest("empty", "dest") == {}
+    with pytest.raises(UsageError, match="no row of 'out' has a column 'dset'; did you mean 'dest'"):
+        result.latest("out", "n", "dset")
+    for columns in (["tags"], ["n", "tags"]):
+        with pytest.raises(UsageError, match=r"'out' has arrays or objects in .*tags, which can't be keys"):
+            result.latest("out", *columns)
 
 
 def copying() -> Job:
