@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from anabranch.cli import progress
+from anabranch.coordinator.store import address
 from anabranch.errors import AnabranchError, ConflictError
 
 _TEMPLATE = Path(__file__).parent / "template"
@@ -33,7 +34,7 @@ def init(folder: Annotated[Path, typer.Argument(help="A new or empty folder.")])
         for source, target in _FILES.items():
             path = place / target
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = (_TEMPLATE / source).read_text(encoding="utf-8").replace(_NAME, place.name)
+            text = (_TEMPLATE / source).read_text(encoding="utf-8").replace(_NAME, address.encodable(place.name))
             path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AnabranchError(
