@@ -321,9 +321,9 @@ def _wait(witness: _Broker, wanted: Sequence[_Broker]) -> None:
                     f"fix what it names; all of it is in {broker.log}",
                 )
         with suppress(KafkaException):
-            answer = admin.describe_cluster(request_timeout=POLL_SECONDS).result()
-            if witness.is_of(answer.cluster_id):
-                missing.difference_update(node.id for node in answer.nodes)
+            found = admin.list_topics(timeout=POLL_SECONDS)  # describe_cluster can abort: see systems.kafka.cluster
+            if witness.is_of(str(found.cluster_id)):
+                missing.difference_update(found.brokers)
         return None if missing else True
 
     def late() -> AnabranchError:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]
 
 from anabranch.config import KafkaSettings
 from anabranch.errors import AnabranchError, ConfigError, UsageError
@@ -49,6 +49,7 @@ _NO_ANSWER = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._MSG_TIMED_OUT,
     KafkaError._RESOLVE,
+    KafkaError._PARTIAL,
     KafkaError.REQUEST_TIMED_OUT,
 }
 _PASSING = {
@@ -136,26 +137,35 @@ class Cluster:
     def shown(self) -> str:
         return clients.shown(self.settings)
 
-    def topics(self, doing: str, topic: str | None = None) -> dict[str, TopicMetadata]:
-        """The metadata of all topics or, if ``topic`` is given, of this topic, by name. If there is no answer soon, the
-        request is repeated with a new client, as in :meth:`ask`.
+    def metadata(self, doing: str, topic: str | None = None) -> ClusterMetadata:
+        """The brokers that run, and the metadata of all topics or, if ``topic`` is given, of this topic, by name. If
+        there is no answer soon, the request is repeated with a new client, as in :meth:`ask`. It is also repeated if
+        the broker that was asked knows no brokers, which is so while it starts and after its controller has missed it.
+
+        (This is why nothing here calls ``describe_cluster``: librdkafka 2.16 ends the whole process, with
+        "rd_kafka_admin_response_parse: Assertion `rko_result' failed", if the answer has no brokers.)
 
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
         """
-        soon = self._first_wait
-        for seconds in (soon, self.patience):
+        wait = self._first_wait
+        deadline = time.monotonic() + wait + self.patience
+        while True:
             client, asked = self._admin.get(), time.monotonic()
             try:
-                found = client[0].list_topics(topic, timeout=seconds).topics
+                found: ClusterMetadata = client[0].list_topics(topic, timeout=wait)
             except KafkaException as error:
-                if error.args[0].code() not in _NO_ANSWER or seconds == self.patience:
+                client[0].poll(_STEP_SECONDS)
+                wait = deadline - time.monotonic()
+                code = error.args[0].code()
+                if code != KafkaError._PARTIAL:
+                    self._admin.drop(client)
+                self.check(client[1], float("inf"))
+                if code not in _NO_ANSWER or wait <= 0:
                     raise self.explained(error.args[0], doing) from None
-                self._admin.drop(client)
             else:
                 self._learn(time.monotonic() - asked)
                 return found
-        raise AssertionError("the last try returns, or raises an error")
 
     def open(
         self, make: Callable[[dict[str, Any]], Client], own: Mapping[str, Any] | None = None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from confluent_kafka import KafkaError
-
 from anabranch.config import KafkaSettings, Settings
 from anabranch.model.lane import Lane
 from anabranch.systems.contract import Range, Records, SessionNeeds, System
@@ -198,8 +196,4 @@ class KafkaSystem(System):
 
     def _check(self) -> str:
         cluster = Cluster(self.settings, self._patience)
-        wait = cluster.patience
-        answer = cluster.ask(lambda admin: {"": admin.describe_cluster(request_timeout=wait)})[""]
-        if isinstance(answer, KafkaError):
-            raise cluster.explained(answer, "looking at the brokers")
-        return f"{cluster.shown}, {len(answer.nodes)} broker(s)"
+        return f"{cluster.shown}, {len(cluster.metadata('looking at the brokers').brokers)} broker(s)"

@@ -77,9 +77,7 @@ class Topics:
         Kafka's own, are left out. If a stream has a topic with another name, a topic with the stream's own name is
         left out, too, unless it is the topic of a different stream.
         """
-        doing = "listing the topics"
-        self._answer(doing, lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience))
-        found = self.cluster.topics(doing)
+        found = self.cluster.metadata("listing the topics").topics
         counts = {
             self._streams.get(topic, topic): len(told.partitions)
             for topic, told in found.items()
@@ -206,16 +204,13 @@ class Topics:
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
         """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
-        rack.
+        rack. Replicas on brokers that don't run are left out, unless none of the partition's brokers runs.
         """
-        brokers = self._answer(
-            "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
-        ).nodes
-        rack = {node.id: node.rack for node in brokers}
         found = {}
         for part in self.describe(stream).partitions:
             nodes = [*([part.leader] if part.leader is not None else []), *part.replicas]
-            found[part.id] = tuple(dict.fromkeys(rack.get(node.id) or None for node in nodes))
+            running = [node for node in nodes if node.host]
+            found[part.id] = tuple(dict.fromkeys(node.rack or None for node in running or nodes))
         return found
 
     def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
@@ -295,18 +290,16 @@ class Topics:
         return {}
 
     def _refresh(self, stream: str) -> None:
-        self.cluster.topics(f"looking at {stream}", self.topic(stream))
+        self.cluster.metadata(f"looking at {stream}", self.topic(stream))
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
         """Wait until every broker knows all partitions of a stream, and their leaders serve them. Each broker is asked
         separately, because a client asks only the one through which it connected.
         """
-        brokers = self._answer(
-            "looking at the brokers", lambda admin: admin.describe_cluster(request_timeout=self.cluster.patience)
-        ).nodes
+        brokers = self.cluster.metadata("looking at the brokers", self.topic(stream)).brokers.values()
         views = [self]
         if len(brokers) > 1:
-            views = [Topics(self.cluster.other(f"{node.host}:{node.port}"), self._topics) for node in brokers]
+            views = [Topics(self.cluster.other(f"{each.host}:{each.port}"), self._topics) for each in brokers]
         late = AnabranchError(
             f"{stream} was made on the Kafka cluster {self.cluster.shown}, but not all of its {partitions} partitions "
             "have a leader yet on all of its brokers",

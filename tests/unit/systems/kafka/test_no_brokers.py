@@ -1,0 +1,46 @@
+"""A broker that answers without naming any broker: it is waited for, and the process lives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import anabranch
+from anabranch.config import KafkaSettings
+from anabranch.errors import AnabranchError
+from anabranch.systems.kafka.cluster import Cluster
+from anabranch.systems.kafka.topics import Topics
+from tests.support.kafka_without_brokers import Server
+
+ENDLESS = 1_000_000
+
+
+@contextmanager
+def cluster(named: int, nameless: int, patience: float) -> Iterator[Cluster]:
+    server = Server(named, nameless)
+    try:
+        yield Cluster(KafkaSettings(bootstrap_servers=f"127.0.0.1:{server.port}"), patience)
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("named", [0, 1, 2, 3])
+def test_the_answer_with_brokers_is_waited_for(named: int) -> None:
+    with cluster(named, 4, 20.0) as found:
+        assert list(found.metadata("looking at the brokers").brokers) == [0]
+        assert Topics(found, {}).counts() == {}
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_a_cluster_that_never_names_a_broker_does_not_answer(named: int) -> None:
+    with cluster(named, ENDLESS, 1.0) as found, pytest.raises(AnabranchError, match="didn't answer for 1 s"):
+        [found.metadata("looking at the brokers") for _ in range(named + 1)]
+
+
+def test_nothing_asks_for_the_cluster_in_the_way_that_can_end_the_process() -> None:
+    files = Path(anabranch.__file__).parent.rglob("*.py")
+    assert [str(file) for file in files if re.search(r"\.describe_cluster\(", file.read_text())] == []
