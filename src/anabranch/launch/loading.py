@@ -4,7 +4,6 @@ the user's lines of the traceback.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.api.job import Job
-from anabranch.api.processor import Processor
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
-from anabranch.job_code import job_modules, names
+from anabranch.job_code import job_modules, names, user_files
 from anabranch.model.graph import Graph
 
 
@@ -33,11 +31,11 @@ class JobFile:
 
 
 def of(job: Job) -> JobFile:
-    """The job file of a Job object: the file in which the first of the job's functions is defined. Functions without a
-    file are skipped; if no function has a file, the result is ``job.py`` in the working folder.
+    """The job file of a Job object: the first of the user's files in which the job's functions are defined, as
+    :func:`anabranch.job_code.user_files.files` finds them. If there is no such file, the result is ``job.py`` in the
+    working folder.
     """
-    files = (_file(function) for function in job.functions.values())
-    file = next((file for file in files if file and Path(file).is_file()), "job.py")
+    file = next((file for function in job.functions.values() for file in user_files.files(function)), "job.py")
     _register(job)
     return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
 
@@ -52,12 +50,6 @@ def _register(job: Job) -> None:
     code = job_modules.code_of_module(module)
     if code is not None:
         job_modules.register(code, job.functions)
-
-
-def _file(function: Any) -> str | None:
-    if isinstance(function, Processor):
-        return getattr(sys.modules.get(type(function).__module__), "__file__", None)
-    return str(inspect.unwrap(function).__code__.co_filename) if inspect.isfunction(function) else None
 
 
 def load(path: Path) -> JobFile:

@@ -21,7 +21,7 @@ from anabranch import scratch
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
-from anabranch.job_code import job_modules
+from anabranch.job_code import job_modules, user_files
 from anabranch.spark.internals import (
     checkpoint_files,
     context_stop,
@@ -307,7 +307,8 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions of loaded
-    modules in the same folders. (A job's function may use UDFs from these modules.)
+    modules in the same folders. (A job's function may use UDFs from these modules.) Functions of Python's own modules,
+    of installed packages and of anabranch are always sent by name, because workers have them.
 
     This is necessary for functions in a test module or in modules next to it, because workers can't import these
     modules. It isn't necessary for functions of a job file in a session that anabranch has started on this machine,
@@ -318,8 +319,7 @@ def carry(functions: Mapping[int, Any]) -> None:
     """
     imported = job_modules.SHELF in os.environ
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
-    modules = [sys.modules.get(getattr(function, "__module__", "")) for function in given]
-    for folder in {Path(file).parent for module in modules if (file := getattr(module, "__file__", None))}:
+    for folder in {Path(file).parent for function in given for file in user_files.files(function)}:
         _pickle_by_value(folder)
 
 

@@ -1,0 +1,91 @@
+"""Finds the user's files from which an operator's function comes."""
+
+from __future__ import annotations
+
+import functools
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import anabranch
+
+__all__ = ["files", "is_users"]
+
+_FUNCTIONS = (FunctionType, MethodType, functools.partial)
+
+
+def files(function: Any) -> Iterator[str]:
+    """The user's files in which a function or a processor is defined. Methods, ``functools.partial`` and decorators are
+    looked through: what is wrapped comes before its wrapper. Nothing for a function of a library, and for one that
+    wasn't defined in a file.
+    """
+    for part in _parts(function, set()):
+        file = _file(part)
+        if file is not None and is_users(file):
+            yield file
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    """Whether a file belongs neither to Python, nor to an installed package, nor to anabranch."""
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+@functools.cache
+def _libraries() -> frozenset[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages()]
+    return frozenset(Path(folder).resolve() for folder in (*folders, *anabranch.__path__))
+
+
+def _parts(value: Any, seen: set[int]) -> Iterator[FunctionType | type]:
+    """The functions and classes of which a function consists, the innermost first."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    for inner in _inner(value):
+        yield from _parts(inner, seen)
+    yield value if isinstance(value, FunctionType | type) else type(value)
+
+
+def _inner(value: Any) -> Iterator[Any]:
+    """What a method, a partial or a decorator calls. A library's decorator needn't say what it wraps. So for functions
+    of libraries, these are also the functions among their arguments, or in the variables around them.
+    """
+    if isinstance(value, MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, functools.partial):
+        yield value.func
+        if next(files(value.func), None) is None:
+            yield from _functions((*value.args, *value.keywords.values()))
+    else:
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is not None:
+            yield wrapped
+        elif isinstance(value, FunctionType) and not is_users(_file(value) or ""):
+            yield from _functions(cell.cell_contents for cell in value.__closure__ or () if _is_set(cell))
+
+
+def _functions(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if isinstance(value, _FUNCTIONS))
+
+
+def _is_set(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+def _file(part: FunctionType | type) -> str | None:
+    """The file of a function's code or, for a class and for a function that was made from a text, of the module."""
+    code = getattr(part, "__code__", None)
+    if code is not None and Path(code.co_filename).is_file():
+        return str(code.co_filename)
+    file = getattr(sys.modules.get(part.__module__), "__file__", None)
+    return file if file is not None and Path(file).is_file() else None
