@@ -38,9 +38,9 @@ __all__ = [
     "code_in",
     "code_named",
     "code_of",
-    "code_of_module",
     "enter",
     "enter_from_environment",
+    "forget",
     "home_of",
     "importing",
     "jobs_in",
@@ -328,21 +328,6 @@ def code_named(name: str) -> JobCode | None:
     return _loaded[name].code if name in _loaded else None
 
 
-def code_of_module(module: ModuleType) -> JobCode | None:
-    """The code of a module that this process has imported. None if the module is a package, or if other processes can't
-    import the module by its name.
-    """
-    file, parts = getattr(module, "__file__", None), module.__name__.split(".")
-    if file is None or module.__name__ == "__main__" or not Path(file).is_file():
-        return None
-    path = Path(file).resolve()
-    home = path.parents[len(parts) - 1]
-    if path != home.joinpath(*parts).with_name(f"{parts[-1]}.py"):
-        return None
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return JobCode(module.__name__, str(home), str(path.relative_to(home)), digest)
-
-
 def code_in(home: str) -> JobCode:
     """The code of the job that was last loaded from a folder. If there is none, code without a job file."""
     found = (each.code for each in reversed(_loaded.values()) if each.code.home == home)
@@ -373,6 +358,13 @@ def sources_of(code: JobCode) -> dict[str, bytes]:
 
 def _finders() -> list[_Finder]:
     return [each for each in sys.meta_path if isinstance(each, _Finder)]
+
+
+def forget() -> None:
+    """Have this process import the modules of all jobs again when they are needed next."""
+    with _entering:
+        for each in _finders():
+            _forget(each, each.served)
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:

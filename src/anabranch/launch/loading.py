@@ -4,16 +4,19 @@ the user's lines of the traceback.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from anabranch.api.job import Job
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.job_code import job_modules, names, user_files
+from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Graph
 
 
@@ -47,9 +50,24 @@ def _register(job: Job) -> None:
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
         return
-    code = job_modules.code_of_module(module)
+    code = _code_of(module)
     if code is not None:
         job_modules.register(code, job.functions)
+
+
+def _code_of(module: ModuleType) -> JobCode | None:
+    """The code of a module that this process has imported. None if the module is a package, or if other processes can't
+    import the module by its name.
+    """
+    file, parts = getattr(module, "__file__", None), module.__name__.split(".")
+    if file is None or module.__name__ == "__main__" or not Path(file).is_file():
+        return None
+    path = Path(file).resolve()
+    home = path.parents[len(parts) - 1]
+    if path != home.joinpath(*parts).with_name(f"{parts[-1]}.py"):
+        return None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return JobCode(module.__name__, str(home), str(path.relative_to(home)), digest)
 
 
 def load(path: Path) -> JobFile:

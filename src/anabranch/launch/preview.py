@@ -54,6 +54,7 @@ def preview(job: Job, stream: str, n: int, config: Config) -> list[dict[str, Any
         raise UsageError(f"job {job.name!r} neither reads nor writes {stream!r}", f"its streams: {', '.join(known)}")
     running = running_context.is_there()
     spark = SparkSession.builder.getOrCreate() if running else session.start(batch.settings, str(Path.cwd()))
+    session.follow_environment(spark)
     frame = batch.input(spark, stream, n) if stream in batch.reads else batch.output(spark, stream)
     with notebook_progress.shown(spark):
         return preview_rows.first(frame, n)
@@ -71,6 +72,7 @@ def to_dataframe(job: Job, spark: SparkSession, output: str | None, config: Conf
     name = outputs[0] if output is None else output
     if name not in batch.written:
         raise UsageError(f"job {job.name!r} doesn't write {name!r}", f"it writes: {', '.join(batch.written) or '-'}")
+    session.follow_environment(spark)
     return batch.output(spark, name)
 
 

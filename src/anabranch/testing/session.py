@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from anabranch.config import KafkaSettings, Settings, SparkSettings, SystemsSettings
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.formats import modules
+from anabranch.job_code import environment
 from anabranch.spark.internals import class_path, probes, running_context
 from anabranch.spark.session import registered_sources, session
 from anabranch.systems.kafka import jars
@@ -47,6 +48,7 @@ def shared(settings: Settings) -> SparkSession:
         kafka = settings.systems.kafka
         systems = SystemsSettings(default="kafka" if on_kafka or _has_jars(kafka) else "embedded", kafka=kafka)
         binary = settings.streams if modules.needed(settings) else {}
+        environment.remember()
         with _module_path():
             return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
     spark = SparkSession.builder.getOrCreate()
@@ -60,6 +62,7 @@ def shared(settings: Settings) -> SparkSession:
     for name, value in session.SETTINGS.items():
         if name.startswith("spark.sql."):
             spark.conf.set(name, value)
+    session.follow_environment(spark)
     probes.insist(spark)
     registered_sources.register(spark, Systems(Settings()))
     return spark

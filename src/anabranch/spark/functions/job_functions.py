@@ -15,7 +15,8 @@ from typing import Any
 from pyspark import cloudpickle
 
 from anabranch.errors import AnabranchError, GraphError, OperatorError
-from anabranch.job_code import job_modules
+from anabranch.job_code import environment, job_modules
+from anabranch.job_code.environment import Changes
 from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Node
 from anabranch.spark.operators.labels import label
@@ -34,7 +35,7 @@ class JobFunction:
     """An operator's function or processor, in a form that can be pickled. ``home`` is the job's folder on this machine.
 
     A pickle of this object contains either ``code``, by which a worker finds the function in the job file, or
-    ``pickled``, a pickled copy of the function.
+    ``pickled``, a pickled copy of the function. ``environment`` is applied in the worker before the function is made.
     """
 
     value: Any
@@ -42,11 +43,12 @@ class JobFunction:
     node: Node
     code: JobCode | None = None
     pickled: bytes = b""
+    environment: Changes = ()
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         if self.code is not None:
-            return _from_file, (self.code, self.home, self.node)
-        return _from_code, (self.pickled, self.home, self.node)
+            return _from_file, (self.code, self.home, self.node, self.environment)
+        return _from_code, (self.pickled, self.home, self.node, self.environment)
 
 
 def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
@@ -56,12 +58,13 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
         GraphError: the function doesn't come from a job file, and refers to something that can't be copied to another
             process.
     """
-    value = functions[node.id]
+    value, changes = functions[node.id], environment.changes()
     code = job_modules.code_of(node.id, value)
     if code is not None:
-        return JobFunction(value, home, node, job_modules.snapshot(code))
+        return JobFunction(value, home, node, job_modules.snapshot(code), environment=changes)
     try:
-        return JobFunction(value, home, node, pickled=cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
+        pickled = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+        return JobFunction(value, home, node, pickled=pickled, environment=changes)
     except Exception as error:
         raise GraphError(
             f"{label(node)} can't be copied to Python workers: {culprit(value) or error}",
@@ -70,11 +73,18 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
         ) from None
 
 
-def _from_code(pickled: bytes, home: str, node: Node) -> JobFunction:
-    return JobFunction(cloudpickle.loads(pickled), home, node, pickled=pickled)
+def _from_code(pickled: bytes, home: str, node: Node, changes: Changes) -> JobFunction:
+    _enter_environment(changes)
+    return JobFunction(cloudpickle.loads(pickled), home, node, pickled=pickled, environment=changes)
 
 
-def _from_file(code: JobCode, home: str, node: Node) -> JobFunction:
+def _enter_environment(changes: Changes) -> None:
+    if environment.apply(changes):
+        job_modules.forget()
+
+
+def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFunction:
+    _enter_environment(changes)
     try:
         module = job_modules.importing(code)
     except AnabranchError:
@@ -94,7 +104,7 @@ def _from_file(code: JobCode, home: str, node: Node) -> JobFunction:
             "let the file build the same job wherever it is imported, independent of arguments, the time, and "
             "what only the user's process has",
         )
-    return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code)
+    return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code, environment=changes)
 
 
 def _place(node: Node) -> tuple[str, str, str]:

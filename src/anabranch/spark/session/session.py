@@ -21,7 +21,7 @@ from anabranch import scratch
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError, UnsupportedSparkError
 from anabranch.formats import modules
-from anabranch.job_code import job_modules, user_files
+from anabranch.job_code import environment, job_modules, user_files
 from anabranch.spark.internals import (
     checkpoint_files,
     context_stop,
@@ -321,6 +321,14 @@ def carry(functions: Mapping[int, Any]) -> None:
     given = [each for node, each in functions.items() if not imported or job_modules.code_of(node, each) is None]
     for folder in {Path(file).parent for function in given for file in user_files.files(function)}:
         _pickle_by_value(folder)
+
+
+def follow_environment(spark: SparkSession) -> None:
+    """Have Python workers on this machine follow the changes that this process makes to its environment variables from
+    now on, for a test or a notebook. Workers of a cluster keep their own environment.
+    """
+    if not cluster.is_under(spark):
+        environment.remember()
 
 
 @contextmanager
