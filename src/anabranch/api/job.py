@@ -4,6 +4,7 @@ on demand.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,6 +40,7 @@ class Job:
 
     Attributes:
         module: the name of the module that created the job.
+        sha256: the hash of this module's file when the job was created; '' if there was no such file.
 
     Raises:
         GraphError: the name does not have this form.
@@ -56,7 +58,9 @@ class Job:
     def __init__(self, name: str) -> None:
         arguments.check_name("job", name)
         self.name = name
-        self.module = str(arguments.calling_frame().f_globals.get("__name__", ""))
+        names = arguments.calling_frame().f_globals
+        self.module = str(names.get("__name__", ""))
+        self.sha256 = _hash_of(names.get("__file__"))
         self._builder = GraphBuilder(name)
 
     @property
@@ -255,3 +259,11 @@ class Job:
 
 def _frames() -> _Frames:
     return cast(_Frames, importlib.import_module(_FRAMES))
+
+
+def _hash_of(file: object) -> str:
+    """The SHA-256 of a module's file. Python doesn't keep the text that it has imported, so the hash is taken when the
+    job is made, which is soon after the file was read.
+    """
+    path = Path(file) if isinstance(file, str) else None
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else ""

@@ -36,13 +36,13 @@ __all__ = [
     "VARIABLE",
     "JobCode",
     "code_in",
-    "code_named",
     "code_of",
     "enter",
     "enter_from_environment",
     "forget",
     "home_of",
     "importing",
+    "is_registered",
     "jobs_in",
     "new_code",
     "raised_at",
@@ -263,7 +263,7 @@ def importing(code: JobCode) -> ModuleType:
     Raises UsageError if the code has no ``sources``, and the job file differs from the one that started the job.
     """
     with _entering:
-        here = _given.get(code.name, code)
+        here = _here(code)
         if next((each.code for each in _finders()), None) != here:
             enter(here)
         file = Path(here.home, here.file)
@@ -280,7 +280,13 @@ def jobs_in(module: ModuleType) -> list[Job]:
 
 def home_of(code: JobCode) -> str:
     """The folder from which this process imports the job's modules."""
-    return _given.get(code.name, code).home
+    return _here(code).home
+
+
+def _here(code: JobCode) -> JobCode:
+    """The code with the paths of this process. A module that was imported again after an edit isn't the given one."""
+    given = _given.get(code.name)
+    return given if given is not None and given.sha256 == code.sha256 else code
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
@@ -323,9 +329,10 @@ def code_of(node: int, function: Any) -> JobCode | None:
     return None
 
 
-def code_named(name: str) -> JobCode | None:
-    """The code of the job file that was loaded as the module ``name``; None if there is none."""
-    return _loaded[name].code if name in _loaded else None
+def is_registered(code: JobCode, functions: Mapping[int, Any]) -> bool:
+    """Whether :func:`register` was last called for the module with this code and these very functions."""
+    loaded = _loaded.get(code.name)
+    return loaded is not None and loaded.code == code and loaded.functions is functions
 
 
 def code_in(home: str) -> JobCode:

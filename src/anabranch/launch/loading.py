@@ -45,13 +45,23 @@ def of(job: Job) -> JobFile:
 
 def _register(job: Job) -> None:
     """Let workers import the module that built the job. Does nothing if the module contains other jobs, or if other
-    processes can't import the module by its name.
+    processes can't import the module by its name. If the module was reloaded, its new job takes the old one's place.
+
+    Raises UsageError if the module's file has changed since the module was imported, because workers would import
+    another text.
     """
     module = sys.modules.get(job.module)
-    if module is None or job_modules.jobs_in(module) != [job] or job_modules.code_named(job.module) is not None:
+    if module is None or job_modules.jobs_in(module) != [job]:
         return
     code = _code_of(module)
-    if code is not None:
+    if code is None:
+        return
+    if code.sha256 != job.sha256:
+        raise UsageError(
+            f"{Path(code.home, code.file)} has changed since this process imported it",
+            f"import it again: importlib.reload({code.name}), and use the new Job; or restart this process",
+        )
+    if not job_modules.is_registered(code, job.functions):
         job_modules.register(code, job.functions)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -317,3 +318,57 @@ def test_executors_are_told_which_job_file_is_theirs(tmp_path: Path) -> None:
     code = json.loads(cluster.shipped({}, file.home)[f"spark.executorEnv.{job_modules.VARIABLE}"])
     assert (code["home"], code["file"], code["sources"]) == ("anabranch-job", "job.py", "")
     assert code["name"] == job_modules.code_in(file.home).name
+
+
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> Any:
+    """A module with a job that can't be copied, imported or, if this process has it already, reloaded."""
+    text = f"import threading\nLOCK = threading.Lock()\n{BEGIN}rows.map(lambda m: (LOCK, {answer!r})[1]).write('out')\n"
+    path = written(tmp_path, text, "one_job.py")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    if "one_job" in sys.modules:
+        return importlib.reload(sys.modules["one_job"])
+    monkeypatch.syspath_prepend(str(path.parent))
+    return importlib.import_module("one_job")
+
+
+def test_a_job_whose_module_was_reloaded_is_imported_by_workers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for answer in ("first", "second", "second", "third"):
+        module = imported(tmp_path, monkeypatch, answer)
+        for _ in range(2):
+            pickled = travelling(loading.of(module.job))
+        assert said(pickled, "function.value({})") == {"map": answer}
+
+
+def test_a_worker_that_was_told_the_job_s_code_follows_when_its_module_is_reloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading.of(imported(tmp_path, monkeypatch, "first").job)
+    env = {job_modules.VARIABLE: job_modules.code_in(str(tmp_path)).dumped()}
+    pickled = travelling(loading.of(imported(tmp_path, monkeypatch, "second").job))
+    call = "function.value({}), function.home"
+    begin = "from anabranch.job_code import job_modules; job_modules.enter_from_environment()\n"
+    words = [sys.executable, "-P", "-c", begin + CALLED.replace("CALL", f"({call})")]
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(words, input=pickled, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert eval(done.stdout) == {"map": ("second", str(tmp_path))}
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_job_whose_file_has_changed_since_its_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
+) -> None:
+    module = imported(tmp_path, monkeypatch, "first")
+    if seen:
+        loading.of(module.job)
+    path = tmp_path / "one_job.py"
+    text = path.read_text()
+    written(tmp_path, text.replace("first", "second"), path.name)
+    with pytest.raises(
+        UsageError, match=r"one_job\.py has changed since this process imported it\n.*reload\(one_job\)"
+    ):
+        loading.of(module.job)
+    written(tmp_path, text, path.name)
+    assert said(travelling(loading.of(module.job)), "function.value({})") == {"map": "first"}
