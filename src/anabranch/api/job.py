@@ -222,7 +222,7 @@ class Job:
 
         Raises:
             UsageError: the job neither reads nor writes the stream; ``n`` is less than 1; or the job writes the stream,
-                and has a ``process`` or ``limit_per_key``.
+                and has a ``process`` or ``limit_per_key``; or the job's module has been edited since it was imported.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example:
@@ -249,7 +249,8 @@ class Job:
 
         Raises:
             UsageError: the job does not write this stream; or ``output`` is None, and the job writes no stream or
-                several; or the job has a ``process`` or ``limit_per_key``.
+                several; or the job has a ``process`` or ``limit_per_key``; or the job's module has been edited since it
+                was imported.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.

@@ -85,13 +85,19 @@ def load(path: Path) -> JobFile:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file can't be imported (the message contains the user's lines of the traceback), contains no Job
-            or several, or doesn't pass :func:`anabranch.job_code.names.check`.
+        UsageError: the file's name doesn't end in ``.py``, or the file can't be imported (the message contains the
+            user's lines of the traceback), contains no Job or several, or doesn't pass
+            :func:`anabranch.job_code.names.check`.
         AnabranchError: the file's own code raised an AnabranchError.
     """
     if not path.is_file():
         raise NotFoundError(f"there is no job file {path}", "name a Python file that builds a Job")
     path = path.resolve()
+    if path.suffix != ".py":
+        raise UsageError(
+            f"{path} isn't a job file: its name doesn't end in .py",
+            "name the .py file that builds the Job; in a notebook, %%writefile job.py writes a cell to such a file",
+        )
     code = job_modules.new_code(path)
     job_modules.enter(code)
     sys.modules.pop(code.name, None)

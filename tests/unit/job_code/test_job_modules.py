@@ -120,6 +120,12 @@ def test_a_job_file_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert said(travelling(loading.load(written(tmp_path, text, name))), "function.value({})") == {"map": "{}"}
 
 
+@pytest.mark.parametrize("name", ["preview.ipynb", "job.txt", "anabranch.toml", "job", "job.pyc"])
+def test_a_file_that_isn_t_python_s_is_no_job_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=rf"/{re.escape(name)} isn't a job file: its name doesn't end in \.py\n"):
+        loading.load(written(tmp_path, BEGIN, name))
+
+
 def test_two_job_files_of_one_name_and_their_helpers_of_one_name_are_apart(tmp_path: Path) -> None:
     functions = []
     for place in ("a", "b"):
