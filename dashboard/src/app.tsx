@@ -3,7 +3,6 @@
 import "./style.css";
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { Text } from "./parts/basics";
 import { Frame, StandBy } from "./parts/frame";
 import { coordinator, liveOf, rests } from "./data";
 import { shown } from "./format";
@@ -20,10 +19,11 @@ import { Jobs } from "./pages/jobs";
 import { LaneDetail, Lanes } from "./pages/lanes";
 import { Login } from "./pages/login";
 import { Matrix } from "./pages/matrix";
+import { Nowhere } from "./pages/nowhere";
 import { Overview } from "./pages/overview";
 import { Partitions } from "./pages/partitions";
 import { Sizing } from "./pages/sizing";
-import { link, route, startRouter } from "./router";
+import { route, startRouter } from "./router";
 import { colours, needsToken } from "./session";
 import { isOld } from "./poll";
 
@@ -72,17 +72,6 @@ function OfJob({ job, children }: { job: string; children: preact.ComponentChild
     <>
       {now?.served === false && !rests(now.state) && <StandBy leader={leader} />}
       <div class={old ? "old" : ""}>{children}</div>
-    </>
-  );
-}
-
-function Nowhere() {
-  return (
-    <>
-      <h1>No such page</h1>
-      <p>
-        There is nothing at <Text of={route.value.path.join("/")} />. <a href={link([])}>All jobs</a>
-      </p>
     </>
   );
 }

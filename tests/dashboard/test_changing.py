@@ -90,6 +90,35 @@ def test_another_site_changes_nothing_and_reads_nothing(played: Played, visit: V
         assert client.status("delays").state == "running"
 
 
+FENCE = "../../containers/delays:0:1/fence%3Fwhy%3Dx"
+
+
+@pytest.mark.parametrize(
+    ("address", "title"),
+    [
+        *((f"matrix?by=moves&kind={kind}", "No such page") for kind in ("stop", "start", "cancel", "drain", FENCE)),
+        *((f"changes/new?kind={kind}", "No such page") for kind in ("stop%3Fnow%3D1", "start", "constructor", FENCE)),
+        ("changes/new?kind=../other/stop%3Fnow%3D1", "No such page"),
+        ("changes/new?kind=fence&container=other:0:1", "No such page"),
+        ("changes/new?kind=fence&container=delays:0:1", "Plan: fence delays:0:1"),
+        ("changes/new?kind=stop&now=1", "Plan: stop"),
+        ("changes/new?kind=cancel", "Plan: take back a change"),
+    ],
+)
+@pytest.mark.suite(cases=4)
+def test_an_address_by_itself_changes_nothing(played: Played, visit: Visit, address: str, title: str) -> None:
+    """It may come in a link from anybody; whoever opens it has a token that suffices."""
+    before = played.coordinator.status("delays").state, played.coordinator.events("delays")
+    page = visit("about:blank")
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method != "GET" else None)
+    page.goto(f"{played.url}#/jobs/delays/{address}")
+    expect(page.locator("main h1")).to_have_text(title)
+    page.wait_for_timeout(1_000)  # a plan is asked for once nobody has typed for a while
+    assert sent == []
+    assert (played.coordinator.status("delays").state, played.coordinator.events("delays")) == before
+
+
 def test_who_may_only_read_is_offered_nothing_else(tmp_path: Path, visit: Visit) -> None:
     played = Played(tmp_path, of_server={"token": "all of it", "read_token": "only read"})
     try:

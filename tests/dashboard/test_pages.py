@@ -52,7 +52,7 @@ def test_the_pages_of_a_job_that_is_not_there_say_so(played: Played, visit: Visi
     page = visit(played.url)
     for address in PAGES:
         if "/delays" in address:
-            settled(page, address.replace("/delays", "/delay"))
+            settled(page, address.replace("delays", "delay"))
             assert "there is no job 'delay'" in page.locator("main").inner_text(), address
 
 

@@ -12,17 +12,21 @@ import { route, setQuery } from "../router";
 import { colours } from "../session";
 import type { JobModel, Live, StageMoves } from "../types";
 import { MovesTable, sentenceOf, WithMoves } from "./moves";
+import { Nowhere } from "./nowhere";
 import { type Placement, placement, placementAfter } from "./placement";
+import { movingKind } from "./requests";
 
 export function Matrix({ job }: { job: string }) {
   const live = liveOf(job);
   const of = live.data.value;
   // The model is the same for a generation: it's asked for again only when that is another one.
   const model = useResource<JobModel>(jobPath(job, `/model?for=${of ? `${of.deployment}.${of.generation}` : ""}`), 0, of !== null);
+  const { by, kind = "" } = route.value.query;
+  if (by === "moves" && kind && !movingKind(kind)) return <Nowhere />;
   return (
     <>
       <h1>Matrix</h1>
-      <Loaded of={model} after={live}>{(data) => (route.value.query.by === "moves" && of !== null ? <Moving job={job} model={data} live={of} /> : <Stage model={data} live={of} />)}</Loaded>
+      <Loaded of={model} after={live}>{(data) => (by === "moves" && of !== null ? <Moving job={job} model={data} live={of} /> : <Stage model={data} live={of} />)}</Loaded>
     </>
   );
 }

@@ -11,14 +11,15 @@ import { link, route } from "../router";
 import { mayChange } from "../session";
 import type { Live, Moves, StageMoves } from "../types";
 import type { ComponentChildren } from "preact";
-import { commandOf, requestOf } from "./requests";
+import { commandOf, movingKind, type MovingKind, requestOf } from "./requests";
 
 type Show = (of: StageMoves[], sentence: ComponentChildren) => ComponentChildren;
 
 /** Of the plan in the address, or of the change there; without either, of the last change. */
 export function WithMoves({ job, live, children }: { job: string; live: Live; children: Show }) {
-  const { kind, deployment = "", generation = "" } = route.value.query;
-  return kind ? <OfPlan job={job} kind={kind} live={live}>{children}</OfPlan> : <OfChange job={job} deployment={deployment} generation={generation}>{children}</OfChange>;
+  const { kind = "", deployment = "", generation = "" } = route.value.query;
+  const moving = movingKind(kind);
+  return moving ? <OfPlan job={job} kind={moving} live={live}>{children}</OfPlan> : <OfChange job={job} deployment={deployment} generation={generation}>{children}</OfChange>;
 }
 
 function OfChange({ job, deployment, generation, children }: { job: string; deployment: string; generation: string; children: Show }) {
@@ -41,7 +42,7 @@ function OfChange({ job, deployment, generation, children }: { job: string; depl
   );
 }
 
-function OfPlan({ job, kind, live, children }: { job: string; kind: string; live: Live; children: Show }) {
+function OfPlan({ job, kind, live, children }: { job: string; kind: MovingKind; live: Live; children: Show }) {
   const query = route.value.query;
   const wanted = requestOf(kind, query, live.deployment);
   const asked = JSON.stringify(wanted);

@@ -4,17 +4,21 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, lost, post } from "../api";
 import { Command, Loaded, Panel, Problem } from "../parts/basics";
 import { clockOf, jobPath, liveOf } from "../data";
+import { shown } from "../format";
 import { age, type Resource, STALE } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange, randomId } from "../session";
 import type { Live } from "../types";
 import { type Plan, Review, Typed, useApply } from "./review";
-import { commandOf, KINDS, requestOf } from "./requests";
+import { Nowhere } from "./nowhere";
+import { commandOf, type Kind, KINDS, type PlannedKind, plannedKind, requestOf, type UnplannedKind, unplannedKind } from "./requests";
 
 export function Planning({ job }: { job: string }) {
   const live = liveOf(job);
-  const { kind = "scale" } = route.value.query;
-  const title = KINDS.find(([each]) => each === kind)?.[1] ?? `${kind} ${route.value.query.container ?? ""}`;
+  const { kind: word = "scale", container = "" } = route.value.query;
+  const kind = plannedKind(word) ?? unplannedKind(word);
+  if (!kind || (kind === "fence" && !container.startsWith(`${job}:`))) return <Nowhere />;
+  const title = KINDS.find(([each]) => each === kind)?.[1] ?? `${kind} ${shown(container)}`;
   return (
     <>
       <h1>Plan: {title}</h1>
@@ -32,8 +36,10 @@ export function Planning({ job }: { job: string }) {
 
 const FACTORS = Array.from({ length: 11 }, (_, at) => 2 ** at);
 
-function Form({ job, kind, live, of }: { job: string; kind: string; live: Live; of: Resource<Live> }) {
+function Form({ job, kind, live, of }: { job: string; kind: Kind; live: Live; of: Resource<Live> }) {
   const query = route.value.query;
+  const planned = plannedKind(kind);
+  const unplanned = unplannedKind(kind);
   return (
     <>
       <Panel title="What is wanted">
@@ -98,16 +104,13 @@ function Form({ job, kind, live, of }: { job: string; kind: string; live: Live; 
         </div>
         <Command line={commandOf(job, kind, query)} />
       </Panel>
-      {kind === "stop" || kind === "cancel" || kind === "fence" ? (
-        <Unplanned job={job} kind={kind} of={of} now={query.now === "1"} container={query.container ?? ""} />
-      ) : (
-        <Planned job={job} kind={kind} live={live} of={of} />
-      )}
+      {unplanned && <Unplanned job={job} kind={unplanned} of={of} now={query.now === "1"} container={query.container ?? ""} />}
+      {planned && <Planned job={job} kind={planned} live={live} of={of} />}
     </>
   );
 }
 
-const EXPLAINED: Record<string, string> = {
+const EXPLAINED: Partial<Record<Kind, string>> = {
   scale:
     "The factor is the number of key buckets of each partition: functions work on several buckets at once, and containers can share a partition. The order of each key stays.",
   expand: "Adapts the job to partitions that were added to its inputs.",
@@ -124,13 +127,13 @@ function isCurrent(of: Resource<Live>): boolean {
 
 interface UnplannedProps {
   job: string;
-  kind: string;
+  kind: UnplannedKind;
   of: Resource<Live>;
   now: boolean;
   container: string;
 }
 
-const DOES: Record<string, string> = { stop: "Stop it", cancel: "Take it back", fence: "Take its seat away" };
+const DOES: Record<UnplannedKind, string> = { stop: "Stop it", cancel: "Take it back", fence: "Take its seat away" };
 
 function Unplanned({ job, kind, of, now, container }: UnplannedProps) {
   const [typed, setTyped] = useState("");
@@ -150,7 +153,7 @@ function Unplanned({ job, kind, of, now, container }: UnplannedProps) {
 
 const RESTS = 400;
 
-function Planned({ job, kind, live, of }: { job: string; kind: string; live: Live; of: Resource<Live> }) {
+function Planned({ job, kind, live, of }: { job: string; kind: PlannedKind; live: Live; of: Resource<Live> }) {
   const query = route.value.query;
   const uuid = useRef(randomId());
   const wanted = requestOf(kind, { ...query, uuid: uuid.current }, live.deployment);

@@ -11,6 +11,7 @@ import { askAll } from "../poll";
 import { go, link, route } from "../router";
 import { randomId } from "../session";
 import { type Columns, type Num, records, type Traffic } from "../types";
+import { type Kind, movingKind, type PlannedKind } from "./requests";
 
 export interface Plan {
   generation?: number;
@@ -58,7 +59,7 @@ export function Typed({ job, value, onInput }: { job: string; value: string; onI
 type State = "idle" | "asked";
 
 /** One request for each click that counts; sent again it has the same id, so that it's done once. */
-export function useApply(job: string, kind: string, path = jobPath(job, `/${kind}`)) {
+export function useApply(job: string, kind: Kind, path = jobPath(job, `/${kind}`)) {
   const [state, setState] = useState<State>("idle");
   const [error, setError] = useState<ApiError | null>(null);
   const ask = async (query: string, body: Record<string, unknown> | undefined) => {
@@ -78,7 +79,7 @@ export function useApply(job: string, kind: string, path = jobPath(job, `/${kind
   return { state, error, ask };
 }
 
-export function Review({ job, kind, plan, at, wanted, current, again }: { job: string; kind: string; plan: Plan; at: number; wanted: Record<string, unknown>; current: boolean; again: () => void }) {
+export function Review({ job, kind, plan, at, wanted, current, again }: { job: string; kind: PlannedKind; plan: Plan; at: number; wanted: Record<string, unknown>; current: boolean; again: () => void }) {
   const [typed, setTyped] = useState("");
   const request = useRef(randomId());
   const { state, error, ask } = useApply(job, kind);
@@ -98,7 +99,7 @@ export function Review({ job, kind, plan, at, wanted, current, again }: { job: s
     <Panel title="The plan" note={<>planned <Moment ms={at} day={false} /> <button type="button" onClick={again}>plan again</button></>}>
       {kind === "drain" ? <DrainPlan job={job} of={plan} /> : <LanePlan of={plan} closing={closing} starting={starting} nothing={nothing} />}
       {outline && <Affected job={job} of={outline} />}
-      {MOVES.has(kind) && !nothing && (
+      {movingKind(kind) && !nothing && (
         <p>
           <a href={link(["jobs", job, "matrix"], { by: "moves", kind, factor: query.factor, containers: query.containers })}>matrix of moves</a>
         </p>
@@ -116,9 +117,6 @@ export function Review({ job, kind, plan, at, wanted, current, again }: { job: s
     </Panel>
   );
 }
-
-/** The kinds of plans that say which buckets they move. */
-const MOVES = new Set(["scale", "expand", "assign"]);
 
 function across(of: Traffic | null | undefined): string {
   if (!of) return "–";

@@ -115,6 +115,13 @@ MUTANTS = (
         'history.pushState(null, "", next);',
     ),
     Mutant(
+        "a change of whatever kind the address names",
+        "test_changing::test_an_address_by_itself_changes_nothing",
+        "pages/requests.ts",
+        "return PLANNED.find((each) => each === word);",
+        "return word as PlannedKind;",
+    ),
+    Mutant(
         "buttons for who may only read",
         "test_changing::test_who_may_only_read_is_offered_nothing_else",
         "session.ts",

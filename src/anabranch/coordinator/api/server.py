@@ -16,24 +16,25 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from anabranch import logs
+from anabranch.coordinator.api.arguments import arguments_of
 from anabranch.coordinator.api.asking import Asking
-from anabranch.coordinator.api.audit import DRY, AuditTrail
+from anabranch.coordinator.api.audit import AuditTrail
 from anabranch.coordinator.api.auth import Access, Tokens
 from anabranch.coordinator.api.browsers import Names
 from anabranch.coordinator.api.dashboard import Dashboard
 from anabranch.coordinator.api.openapi import described
-from anabranch.coordinator.api.operation import STANDS_BY, Operation, Parameter
+from anabranch.coordinator.api.operation import STANDS_BY, Operation
 from anabranch.coordinator.api.operations import OPERATIONS, Operations
 from anabranch.coordinator.api.representation import Representation, ResponseCache, knows, respond, tagged
 from anabranch.coordinator.coordinator import MOST_WAIT, Coordinator
 from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.metrics import CONTENT_TYPE, exposition
-from anabranch.model.document import Document, compact, decode
+from anabranch.model.document import Document, compact
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.errors import SERVICE, payload_of, status_of
 
@@ -162,7 +163,7 @@ class _Endpoints:
         media_type = "application/zip" if operation.result is bytes else "application/json"
 
         async def endpoint(request: Request) -> Response:
-            arguments = await _arguments(operation, request)
+            arguments = await arguments_of(operation, request)
 
             def carried_out() -> bytes:
                 return _content(operation, carry_out(*arguments))
@@ -185,7 +186,7 @@ class _Endpoints:
         generation, or for ``fresh_for`` seconds."""
 
         async def endpoint(request: Request) -> Response:
-            arguments = await _arguments(operation, request)
+            arguments = await arguments_of(operation, request)
             key = etag = ""
             if operation.by_generation:
                 key = await run_in_threadpool(self._coordinator.reads.generation_tag, request.path_params["job"])
@@ -236,7 +237,7 @@ class _Endpoints:
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _start(self, request: Request) -> Response:
-        (plan,) = await _arguments(Operations.start, request)
+        (plan,) = await arguments_of(Operations.start, request)
         if plan.program is None:
             raise UsageError("the plan has no program", "start the job with anabranch start")
         number = await self._led(None, self._leader.start, plan)
@@ -245,7 +246,7 @@ class _Endpoints:
     async def _events(self, request: Request) -> Response:
         """Answer a request for events. While the request waits, it occupies no thread."""
         operation = Operations.events
-        arguments = dict(zip(operation.signature.parameters, await _arguments(operation, request), strict=True))
+        arguments = dict(zip(operation.signature.parameters, await arguments_of(operation, request), strict=True))
         wait = min(arguments.pop("wait"), MOST_WAIT)
         if not wait and arguments["limit"] <= _KEPT_EVENTS:
             # Pages repeat the same request again and again, so the answer is reused until there is a new event.
@@ -270,7 +271,7 @@ class _Endpoints:
         """Answer a heartbeat. Most heartbeats are processed on the event loop, and none occupies a thread while it
         waits for new orders. Raises UsageError if the heartbeat and the URL name different containers.
         """
-        beat, wait = await _arguments(Operations.heartbeat, request)
+        beat, wait = await arguments_of(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
             raise UsageError("the heartbeat names another container than its URL", "send it to that container's URL")
         news, membership, leader = _News(), self._coordinator.membership, self._leader
@@ -307,58 +308,6 @@ class _News:
                 return await self._come.wait()
         except TimeoutError:
             return False
-
-
-async def _arguments(operation: Operation[..., Any], request: Request) -> list[Any]:
-    found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
-    if operation.body is not None:
-        content = await _body(request, operation.max_bytes)
-        found[operation.body] = body = _read(operation, content)
-        request.scope[DRY] = bool(getattr(body, "dry", False))
-    found |= {each.name: _argument(each, request) for each in operation.parameters if not each.in_path}
-    return [found[name] for name in operation.signature.parameters]
-
-
-def _read(operation: Operation[..., Any], content: bytes) -> Document | bytes:
-    kind = operation.request
-    return decode(content, kind) if kind is not None and issubclass(kind, Document) else content
-
-
-def _argument(parameter: Parameter, request: Request) -> Any:
-    name = parameter.sent_as
-    if parameter.in_path:
-        return request.path_params[name]
-    if parameter.kind is str:
-        text = request.query_params.get(name, "" if parameter.required else parameter.default)
-        if parameter.required and not text:
-            raise UsageError(f"{name} is missing", f"ask with ?{name}={parameter.example}")
-        return text[: parameter.longest]
-    number = _number(request, name, float(parameter.default))
-    return number > 0 if parameter.kind is bool else parameter.kind(number)
-
-
-def _number(request: Request, name: str, default: float) -> float:
-    text = request.query_params.get(name, str(default))
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 <= number < math.inf:
-        raise UsageError(f"{name} is {text[:40]!r}", "give a number that isn't negative")
-    return number
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """The body of a request. Raises HTTPException 413 if it is too large."""
-    read = bytearray()
-    try:
-        async for piece in request.stream():
-            read += piece
-            if len(read) > most:
-                raise HTTPException(413, f"more than {most} bytes")
-    except ClientDisconnect:
-        raise HTTPException(400, f"the client left after {len(read)} bytes of the body") from None
-    return bytes(read)
 
 
 def _content(operation: Operation[..., Any], result: Any) -> bytes:
