@@ -63,8 +63,24 @@ export function shown(text: string): string {
   return text.replace(unseen, (each) => {
     if (each === "\n") return "⏎";
     if (each === "\t") return " ";
-    return `\\u${each.charCodeAt(0).toString(16).padStart(4, "0")}`;
+    return code(each);
   });
+}
+
+function code(of: string): string {
+  return `\\u${of.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** A line for the shell: whatever is in a word, it stays one word. What can't be seen is written as its code. */
+export function commandLine(words: readonly string[]): string {
+  return ["anabranch", ...words].map(quoted).join(" ");
+}
+
+function quoted(word: string): string {
+  if (/^[\w@%+=:,./-]+$/.test(word)) return word;
+  const escaped = word.replace(/['\\]/g, "\\$&");
+  const coded = escaped.replace(unseen, code);
+  return coded === escaped ? `'${word.replaceAll("'", `'"'"'`)}'` : `$'${coded}'`;
 }
 
 const ZONE_KEPT = 10_000;

@@ -58,7 +58,7 @@ function Explained({ job, of }: { job: string; of: Found }) {
             <a href={link(["jobs", job, "changes", "new"], { kind: "assign" })}>plan to move {elsewhere.length === 1 ? "it" : "them"}</a>
           </p>
         )}
-        <Command line={`anabranch assign explain ${job} TASK`} />
+        <Command of={["assign", "explain", job, "TASK"]} />
       </Panel>
       {of.before && <Matrix title="Partitions read, rack by rack, as it is" of={of.before} />}
       {of.after && elsewhere.length > 0 && <Matrix title="Partitions read, rack by rack, as it should be" of={of.after} />}

@@ -172,7 +172,7 @@ function Record({ job, of }: { job: string; of: Change }) {
         <a href={link(["jobs", job, "lanes"], { view: "timeline", from: utc(of.began - 300), to: utc((of.ended ?? of.began) + 300) })}>its lanes through time</a> ·{" "}
         <a href={link(["jobs", job, "events"], { from: utc(of.began), to: of.ended === null ? "" : utc(of.ended + 1) })}>events of that time</a>
       </p>
-      <Command line={`anabranch events ${job}`} />
+      <Command of={["events", job]} />
     </>
   );
 }

@@ -3,7 +3,7 @@
 import { Bar, Empty, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { coordinator, isAlive, liveOf, rests } from "../data";
-import { count, counted, seconds } from "../format";
+import { commandLine, count, counted, seconds } from "../format";
 import { isOld, lateness, type Resource } from "../poll";
 import { link } from "../router";
 import { mayChange } from "../session";
@@ -60,7 +60,7 @@ function Seats({ job, of, data, lease, linked }: { job: string; of: Resource<Liv
         rows={data.containers}
         id={(row) => row.id}
         text={(row) => `${row.id} ${row.host} ${row.rack ?? ""} ${row.gone ?? ""}`}
-        empty={`No container has a seat: lanes wait. Start one: anabranch container ${job}`}
+        empty={`No container has a seat: lanes wait. Start one: ${commandLine(["container", job])}`}
       />
     </Panel>
   );

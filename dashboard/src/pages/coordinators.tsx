@@ -26,7 +26,7 @@ export function Coordinators() {
             />
           )}
         </Loaded>
-        <Command line="anabranch jobs" />
+        <Command of={["jobs"]} />
       </Panel>
     </>
   );

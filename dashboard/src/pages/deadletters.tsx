@@ -37,7 +37,7 @@ export function DeadLetters({ job }: { job: string }) {
             {(data) => (
               <>
                 <Browse job={job} of={data} again={() => void found.ask()} />
-                <Command line={`anabranch show dead-letters ${job}${data.stream ? ` --stream ${data.stream}` : ""} --limit 100`} />
+                <Command of={["show", "dead-letters", job, ...(data.stream ? ["--stream", data.stream] : []), "--limit", "100"]} />
               </>
             )}
           </Loaded>

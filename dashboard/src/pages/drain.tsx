@@ -29,7 +29,7 @@ export function Drain({ job }: { job: string }) {
                   <a href={link(["jobs", job, "changes", "new"], { kind: "drain" })}>plan a drain</a>
                 </p>
               )}
-              {state !== "drained" && <Command line={`anabranch drain ${job}`} />}
+              {state !== "drained" && <Command of={["drain", job]} />}
             </Panel>
           ) : (
             <Progress job={job} drain={drain} stages={stages} heldUp={heldUp} />

@@ -58,7 +58,7 @@ function Rows({ job, of, again }: { job: string; of: EarlyOutput; again: () => v
         ))}
       </ul>
       {of.total > of.rows.length && <p class="dim">{count(of.total - of.rows.length)} more aren't shown.</p>}
-      <Command line={`anabranch show early-output ${job}${of.streams.length > 1 ? ` --stream ${of.stream}` : ""}`} />
+      <Command of={["show", "early-output", job, ...(of.streams.length > 1 ? ["--stream", of.stream] : [])]} />
     </>
   );
 }

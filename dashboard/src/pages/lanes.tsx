@@ -260,7 +260,7 @@ function Record({ job, of, lanes }: { job: string; of: Lane; lanes: Lane[] }) {
           ["error", <Text of={of.error} />],
         ]}
       />
-      <Command line={`anabranch describe ${job} --json`} />
+      <Command of={["describe", job, "--json"]} />
     </Panel>
   );
 }

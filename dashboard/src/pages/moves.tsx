@@ -34,7 +34,7 @@ function OfChange({ job, deployment, generation, children }: { job: string; depl
           data.stages,
           <>
             What moved when generation {data.generation} of deployment {data.deployment} began, after generation {data.former[1]} of deployment {data.former[0]}.{" "}
-            <Command line={`anabranch show moves ${job} --deployment ${data.deployment} --generation ${data.generation}`} />
+            <Command of={["show", "moves", job, "--deployment", String(data.deployment), "--generation", String(data.generation)]} />
           </>,
         )
       }
@@ -79,7 +79,7 @@ function OfPlan({ job, kind, live, children }: { job: string; kind: MovingKind; 
         plan.stages,
         <>
           What this plan would move; nothing was done. <a href={link(["jobs", job, "changes", "new"], query.kind ? { kind, factor: query.factor, containers: query.containers } : {})}>the plan</a>{" "}
-          <Command line={commandOf(job, kind, query, true)} />
+          <Command of={commandOf(job, kind, query, true)} />
         </>,
       )}
     </>

@@ -102,7 +102,7 @@ function Form({ job, kind, live, of }: { job: string; kind: Kind; live: Live; of
           )}
           {EXPLAINED[kind] && <span class="dim">{EXPLAINED[kind]}</span>}
         </div>
-        <Command line={commandOf(job, kind, query)} />
+        <Command of={commandOf(job, kind, query)} />
       </Panel>
       {unplanned && <Unplanned job={job} kind={unplanned} of={of} now={query.now === "1"} container={query.container ?? ""} />}
       {planned && <Planned job={job} kind={planned} live={live} of={of} />}

@@ -53,8 +53,8 @@ export function requestOf(kind: PlannedKind, query: Record<string, string>, depl
   }
 }
 
-/** The line of the command line that does the same or, with `planned`, only shows what it would do. */
-export function commandOf(job: string, kind: Kind, query: Record<string, string>, planned = false): string {
+/** The words, after "anabranch", of the line of the command line that does the same or, with `planned`, only shows what it would do. */
+export function commandOf(job: string, kind: Kind, query: Record<string, string>, planned = false): string[] {
   const options: string[] = [];
   if (kind === "scale" && query.factor) options.push("--factor", query.factor);
   if (kind === "scale" && query.containers) options.push("--containers", query.containers);
@@ -62,7 +62,7 @@ export function commandOf(job: string, kind: Kind, query: Record<string, string>
   if (kind === "rewind" && query.state) options.push("--state", query.state);
   if (kind === "drain" && query.mode === "latest") options.push("--up-to", "latest");
   if (kind === "stop" && query.now === "1") options.push("--now");
-  if (kind === "fence") return `anabranch fence ${query.container ?? "CONTAINER"}`;
+  if (kind === "fence") return ["fence", query.container ?? "CONTAINER"];
   const verb = planned ? ["plan", kind] : kind === "assign" ? ["assign", "apply"] : [kind];
-  return ["anabranch", ...verb, job, ...options].join(" ");
+  return [...verb, job, ...options];
 }

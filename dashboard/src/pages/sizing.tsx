@@ -75,7 +75,7 @@ export function Sizing({ job }: { job: string }) {
                   <a href={link(["jobs", job, "changes", "new"], { kind: "scale", factor: String(data.proposed) })}>plan factor {data.proposed}</a>
                 </p>
               )}
-              <Command line={`anabranch sizing ${job}`} />
+              <Command of={["sizing", job]} />
             </Panel>
             {data.forecasts.length > 1 && <Forecasts job={job} of={data} />}
             <Decisions job={job} on={data.autoscale !== ""} />

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import type { ApiError } from "../api";
-import { count, moment, offset, shown, UNKNOWN, zoneName } from "../format";
+import { commandLine, count, moment, offset, shown, UNKNOWN, zoneName } from "../format";
 import { age, DEAD, type Resource, STALE } from "../poll";
 
 const LONG = 4_000;
@@ -204,8 +204,9 @@ export function Facts({ of }: { of: [string, ComponentChildren][] }) {
   );
 }
 
-/** A line for the shell. Where the browser has no clipboard (plain http of another machine) it is selected instead. */
-export function Command({ line }: { line: string }) {
+/** A line for the shell, out of its words after "anabranch". Where the browser has no clipboard (plain http of another machine) it is selected instead. */
+export function Command({ of }: { of: readonly string[] }) {
+  const line = commandLine(of);
   const [said, say] = useState("");
   const copy = (event: Event) => {
     const field = (event.currentTarget as HTMLElement).previousElementSibling as HTMLInputElement;
