@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from contextlib import closing
 from datetime import UTC, datetime
@@ -267,6 +268,22 @@ def test_dead_letters_are_grouped_whatever_their_errors_say(played: Played, visi
     page.get_by_label("stream").select_option("one")
     expect(letters).to_have_count(3)
     assert "group=" not in page.url
+
+
+def test_no_value_of_a_record_comes_into_the_address(played: Played, visit: Visit) -> None:
+    error = "ValueError: could not convert string to float: '4111 1111 1111 1111'"
+    of = {"partition": 0, "at": 1_795_903_466_000, "operator": "map", "origin": None, "key": None, "value": None}
+    letters = [{**of, "offset": at, "error": said, "headers": {}} for at, said in enumerate((error, "KeyError"))]
+    found = {"at": 1_795_903_466.0, "streams": ["one"], "stream": "one", "letters": letters}
+    page = visit("about:blank")
+    page.route("**/dead-letters*", lambda route: route.fulfill(json={**found, "before": {}, "partly": False}))
+    page.goto(f"{played.url}#/jobs/delays/dead-letters")
+    page.get_by_label("error and operator").select_option(label=f"1 × map: {error}")
+    expect(page.locator(".letters li")).to_have_count(1)
+    assert "group=" in page.url
+    assert not re.search("4111|Value|map", page.url)
+    page.reload()
+    expect(page.locator(".letters li")).to_have_text(re.compile("4111"))
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])

@@ -51,10 +51,13 @@ export function DeadLetters({ job }: { job: string }) {
 
 function Browse({ job, of, again }: { job: string; of: Letters; again: () => void }) {
   const { group = "" } = route.value.query;
-  const groups = new Map<string, number>();
-  for (const each of of.letters) groups.set(nameOf(each), (groups.get(nameOf(each)) ?? 0) + 1);
-  if (group && !groups.has(group)) groups.set(group, 0);
-  const rows = group ? of.letters.filter((each) => nameOf(each) === group) : of.letters;
+  const groups = new Map<string, { name: string; times: number }>();
+  for (const each of of.letters) {
+    const name = nameOf(each);
+    groups.set(idOf(name), { name, times: (groups.get(idOf(name))?.times ?? 0) + 1 });
+  }
+  if (group && !groups.has(group)) groups.set(group, { name: "those of the address", times: 0 });
+  const rows = group ? of.letters.filter((each) => idOf(nameOf(each)) === group) : of.letters;
   return (
     <>
       <div class="tools">
@@ -70,8 +73,8 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
           error and operator{" "}
           <select value={group} onChange={(event) => setQuery({ group: event.currentTarget.value }, true)}>
             <option value="">all {count(of.letters.length)}</option>
-            {[...groups].sort((one, other) => other[1] - one[1]).map(([name, times]) => (
-              <option key={name} value={name}>
+            {[...groups].sort((one, other) => other[1].times - one[1].times).map(([id, { name, times }]) => (
+              <option key={id} value={id}>
                 {count(times)} × {name}
               </option>
             ))}
@@ -112,10 +115,17 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
   );
 }
 
-/** The first line of the error, cut between characters; halves of some are replaced, as they are in an address. */
+/** The first line of the error, cut between characters. */
 function nameOf(of: Letter): string {
   const line = of.error.split("\n", 1)[0]!.slice(0, 240);
-  return `${of.operator}: ${[...line].slice(0, 120).join("")}`.replace(/\p{Surrogate}/gu, "\ufffd");
+  return `${of.operator}: ${[...line].slice(0, 120).join("")}`;
+}
+
+/** Names a group in the address without saying what it is: errors can have values of records in them. */
+function idOf(name: string): string {
+  let hash = 0x811c9dc5; // FNV-1a
+  for (let at = 0; at < name.length; at += 1) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
+  return (hash >>> 0).toString(36);
 }
 
 export function Bytes({ name, of }: { name: string; of: Content | null }) {
