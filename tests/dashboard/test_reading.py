@@ -270,6 +270,27 @@ def test_dead_letters_are_grouped_whatever_their_errors_say(played: Played, visi
     assert "group=" not in page.url
 
 
+@pytest.mark.parametrize("leader", [None, "http://127.0.0.1:9"])
+def test_a_job_that_nobody_serves_needs_attention(played: Played, visit: Visit, leader: str | None) -> None:
+    finding = {"severity": "attention", "rule": "no-leader", "subject": {"job": "delays"}, "what": "nobody serves it"}
+    finding |= {"why": "", "figures": {}, "cure": "", "since": None}
+
+    def answered(route: Route) -> None:
+        found = route.fetch().json()
+        (job,) = found["jobs"]
+        job |= {"served": False, "containers": None, "lag": None, "rows": None, "worst": finding}
+        route.fulfill(json={**found, "leads": False, "leader": leader})
+
+    page = visit("about:blank")
+    page.route("**/overview", answered)
+    page.goto(f"{played.url}#/")
+    expect(page.locator("[data-row='delays']")).to_contain_text("nobody serves it")
+    expect(page.get_by_role("region", name="All jobs")).to_contain_text("1 needs attention")
+    banner = page.locator("main .banner")
+    expect(banner).to_contain_text("This coordinator doesn't lead")
+    expect(banner.get_by_role("link")).to_have_count(0 if leader is None else 1)
+
+
 def test_no_value_of_a_record_comes_into_the_address(played: Played, visit: Visit) -> None:
     error = "ValueError: could not convert string to float: '4111 1111 1111 1111'"
     of = {"partition": 0, "at": 1_795_903_466_000, "operator": "map", "origin": None, "key": None, "value": None}

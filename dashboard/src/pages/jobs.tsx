@@ -2,6 +2,7 @@
 
 import { useRef } from "preact/hooks";
 import { Loaded, Moment, Panel, Status, Text } from "../parts/basics";
+import { StandBy } from "../parts/frame";
 import { type Column, Table } from "../parts/table";
 import { overview, rests } from "../data";
 import { brief, count, counted, inOrder, rate } from "../format";
@@ -10,7 +11,7 @@ import type { JobOverview } from "../types";
 
 const urgency: Record<string, number> = { failed: 0, changing: 2, draining: 2, starting: 3, stopping: 3, running: 4 };
 
-/** The worst first: failed jobs, jobs with failed lanes or empty seats, those under way, then the rest. */
+/** The worst first: failed jobs, jobs with failed lanes or empty seats or that nobody serves, those under way, the rest. */
 export function worstFirst(one: JobOverview, other: JobOverview): number {
   return needs(one) - needs(other) || inOrder(one.job, other.job);
 }
@@ -22,7 +23,8 @@ function needs(of: JobOverview): number {
 
 export function needsSomebody(of: JobOverview): boolean {
   const empty = of.served && of.containers !== null && of.containers < of.seats && of.state === "running";
-  return of.state === "failed" || of.failedLanes > 0 || of.worst?.severity === "failed" || empty;
+  const unserved = of.worst?.rule === "no-leader";
+  return of.state === "failed" || of.failedLanes > 0 || of.worst?.severity === "failed" || empty || unserved;
 }
 
 export function trend(of: number | null): string {
@@ -55,7 +57,14 @@ export function Jobs() {
   return (
     <>
       <h1>Jobs</h1>
-      <Loaded of={found}>{(data) => <List jobs={data.jobs} />}</Loaded>
+      <Loaded of={found}>
+        {(data) => (
+          <>
+            {!data.leads && <StandBy leader={data.leader} all />}
+            <List jobs={data.jobs} />
+          </>
+        )}
+      </Loaded>
     </>
   );
 }

@@ -154,12 +154,12 @@ function Disconnected() {
   );
 }
 
-/** Said on the pages of a job whose figures this coordinator only has from the store. */
-export function StandBy({ leader }: { leader: string | null | undefined }) {
+/** Said of jobs whose figures this coordinator only has from the store. Where all jobs are shown, it doesn't lead. */
+export function StandBy({ leader, all = false }: { leader: string | null | undefined; all?: boolean }) {
   return (
     <div class="banner" role="status">
       <span aria-hidden="true">▨ </span>
-      This coordinator doesn't serve the job: what is shown is as stored, and leases, rates and lag are not known here.{" "}
+      This coordinator {all ? "doesn't lead: what is shown of jobs" : "doesn't serve the job: what is shown"} is as stored, and leases, rates and lag are not known here.{" "}
       {leader && /^https?:\/\//.test(leader) ? (
         <>
           The leader:{" "}
