@@ -16,7 +16,7 @@ export class ApiError extends Error {
 
   /** The coordinator was not reached at all. */
   get isOffline(): boolean {
-    return this.status === 0;
+    return this.status === 0 && this.kind !== OUT_OF_TIME;
   }
 
   /** It has no such call: it's of another version than the page. */
@@ -31,6 +31,16 @@ export interface Answer<T> {
 }
 
 const WITHIN = 30_000;
+/** The same where the coordinator asks other systems, to which it gives a minute. */
+const WITHIN_OF_SYSTEMS = 75_000;
+const WITHIN_OF_CHANGES = 120_000;
+const OUT_OF_TIME = "OutOfTimeError";
+
+/** Whether the coordinator asks other systems for what is at a path: that takes long, and each time costs them something. */
+export function asksSystems(path: string): boolean {
+  return /^jobs\/[^/]+\/(assignment|dead-letters|early-output)(\?|$)/.test(path);
+}
+
 /** Whether the last request reached a coordinator, and when the next one is sent if not (ms of performance.now). */
 export const lost = signal<{ since: number; next: number } | null>(null);
 
@@ -69,10 +79,12 @@ async function send(path: string, { headers, signal: given, begins, ...init }: S
   const authorization: Record<string, string> = used ? { Authorization: `Bearer ${used}` } : {};
   let response: Response;
   let text: string;
+  const within = init.method === "POST" ? WITHIN_OF_CHANGES : asksSystems(path) ? WITHIN_OF_SYSTEMS : WITHIN;
+  const limit = AbortSignal.timeout(within);
   const late = new AbortController();
   const timer = begins === undefined ? undefined : setTimeout(() => late.abort(), begins);
   try {
-    const limits = [AbortSignal.timeout(init.method === "POST" ? 120_000 : WITHIN), late.signal];
+    const limits = [limit, late.signal];
     response = await fetch(`../${path}`, {
       ...init,
       headers: { ...headers, ...authorization },
@@ -86,6 +98,7 @@ async function send(path: string, { headers, signal: given, begins, ...init }: S
     text = await response.text();
   } catch (error) {
     if (given?.aborted) throw error;
+    if (limit.aborted) throw new ApiError(0, `there was no answer within ${within / 1000} s`, "the coordinator may still be at it, or wait for a system", OUT_OF_TIME, id);
     throw new ApiError(0, "the coordinator isn't reached", "the page tries again; look whether it runs", "", id);
   } finally {
     clearTimeout(timer);

@@ -2,7 +2,7 @@
 
 import { computed, type ReadonlySignal, type Signal, signal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
-import { ApiError, get, lost } from "./api";
+import { ApiError, asksSystems, get, lost } from "./api";
 import { needsToken } from "./session";
 
 export const PERIOD = 2_000;
@@ -11,6 +11,8 @@ export const STALE = 6_000;
 export const DEAD = 10_000;
 /** Within so many ms the answer to what is asked for again and again must begin, as the figures that are there are old then. */
 const BEGINS = DEAD - PERIOD;
+/** The refusals before any system is asked: without a valid token, or by a coordinator that doesn't lead. */
+const UNASKED = new Set([401, 503]);
 const MOST_KEPT = 40;
 const LONGEST_WAIT = 30_000;
 
@@ -91,14 +93,23 @@ export class Resource<T> {
     if (error.isUnknownCall) this.failures = 6; // it won't have it in a second either
     if (error.isOffline) {
       lost.value = { since: lost.peek()?.since ?? performance.now(), next: performance.now() + this.wait };
-    } else {
+    } else if (error.status > 0) {
       lost.value = null;
     }
   }
 
+  /** Whether it's asked for again by itself: what changes, what isn't there yet, and what failed. But what other systems
+   * were asked for is asked for again by hand. */
+  get repeats(): boolean {
+    if (this.period > 0) return true;
+    if (this.failures === 0) return this.heard.peek() === 0 && this.asking === null;
+    const error = this.error.peek();
+    return !asksSystems(this.path) || error === null || error.isOffline || UNASKED.has(error.status);
+  }
+
   private plan(): void {
     if (this.users === 0 || document.hidden) return;
-    if (this.period === 0 && this.failures === 0) return; // once is enough
+    if (!this.repeats) return;
     this.timer = setTimeout(() => void this.ask(), this.wait);
   }
 
@@ -115,9 +126,9 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) askAll();
 });
 
-/** Ask for all that is shown, now: something has happened. */
+/** Ask for all that is shown and may be another, now: something has happened. */
 export function askAll(): void {
-  for (const each of kept.values()) if (each.users > 0) void each.ask();
+  for (const each of kept.values()) if (each.users > 0 && each.repeats) void each.ask();
 }
 
 function resource<T>(path: string, period: number): Resource<T> {

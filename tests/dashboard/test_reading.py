@@ -291,6 +291,39 @@ def test_a_job_that_nobody_serves_needs_attention(played: Played, visit: Visit, 
     expect(banner.get_by_role("link")).to_have_count(0 if leader is None else 1)
 
 
+def test_what_systems_are_asked_for_is_waited_for_and_asked_for_again_by_hand(played: Played, visit: Visit) -> None:
+    """It takes them up to a minute, and each time costs them something."""
+    page = visit("about:blank")
+    page.add_init_script(
+        "const real = AbortSignal.timeout.bind(AbortSignal);"
+        "AbortSignal.timeout = (ms) => real(ms === 75000 ? 1500 : ms)"
+    )
+    found = {"at": 1.0, "streams": ["one"], "stream": "one", "letters": [], "before": {}, "partly": False}
+    asked: list[Route] = []
+
+    def answered(route: Route) -> None:
+        asked.append(route)
+        if len(asked) > 1:
+            route.fulfill(json=found)
+
+    page.route("**/dead-letters*", answered)
+    page.goto(f"{played.url}#/jobs/delays/dead-letters")
+    problem = page.get_by_role("alert")
+    expect(problem).to_contain_text("there was no answer within 75 s")
+    expect(page.locator(".banner")).to_have_count(0)
+    read_on(page)
+    page.wait_for_timeout(2_500)
+    assert len(asked) == 1
+    problem.get_by_role("button", name="try again").click()
+    expect(page.get_by_text("None is there.")).to_be_visible()
+    read_on(page)
+    page.wait_for_timeout(500)
+    assert len(asked) == 2
+    with page.expect_response("**/dead-letters*"):
+        page.get_by_role("button", name="look again").click()
+    assert len(asked) == 3
+
+
 def test_no_value_of_a_record_comes_into_the_address(played: Played, visit: Visit) -> None:
     error = "ValueError: could not convert string to float: '4111 1111 1111 1111'"
     of = {"partition": 0, "at": 1_795_903_466_000, "operator": "map", "origin": None, "key": None, "value": None}
