@@ -41,7 +41,7 @@ export function asksSystems(path: string): boolean {
   return /^jobs\/[^/]+\/(assignment|dead-letters|early-output)(\?|$)/.test(path);
 }
 
-/** Whether the last request reached a coordinator, and when the next one is sent if not (ms of performance.now). */
+/** Whether the last request reached a coordinator, and when the next one is sent if not (ms of clock() in poll.ts). */
 export const lost = signal<{ since: number; next: number } | null>(null);
 
 /** begins: the ms within which an answer must begin. It may take longer to come as a whole: links can be slow. */

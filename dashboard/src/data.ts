@@ -1,7 +1,7 @@
 // The resources that several pages share.
 
 import { computed, type ReadonlySignal } from "@preact/signals";
-import { PERIOD, type Resource, useResource } from "./poll";
+import { clock, PERIOD, type Resource, useResource } from "./poll";
 import { job } from "./router";
 import { type Columns, type CoordinatorInfo, type Live, type LiveContainer, type Overview, records } from "./types";
 
@@ -29,7 +29,7 @@ export function liveOf(job: string): Resource<Live> {
 /** What the coordinator's clock shows, in seconds since 1970, by when it last said so; null: it never did. */
 export function clockOf(of: Resource<Live>): number | null {
   const data = of.data.peek();
-  return data === null ? null : data.at + (performance.now() - of.came) / 1000;
+  return data === null ? null : data.at + (clock() - of.came) / 1000;
 }
 
 /** Whether a container has a seat and its lease hasn't run out, as far as the coordinator says. */

@@ -16,18 +16,34 @@ const UNASKED = new Set([401, 503]);
 const MOST_KEPT = 40;
 const LONGEST_WAIT = 30_000;
 
+/** What the clock may gain on performance.now between two ticks, in ms, until the machine is taken to have slept. */
+const ASLEEP = 2_000;
+
+let slept = 0;
+let lead = Date.now() - performance.now();
+
+/** performance.now, and all the time for which the machine slept: in many browsers that stands still meanwhile. */
+export function clock(): number {
+  return performance.now() + slept;
+}
+
 /** Ticks four times a second while the tab is seen. */
-export const now = signal(performance.now());
+export const now = signal(clock());
 setInterval(() => {
-  if (!document.hidden) now.value = performance.now();
+  const gained = Date.now() - performance.now() - lead;
+  lead += gained;
+  if (gained > ASLEEP) slept += gained;
+  if (document.hidden) return;
+  now.value = clock();
+  if (gained > ASLEEP) askAll();
 }, 250);
 
 export class Resource<T> {
   readonly data: Signal<T | null> = signal(null);
   readonly error: Signal<ApiError | null> = signal(null);
-  /** When the coordinator last said that this is so: ms of performance.now. */
+  /** When the coordinator last said that this is so: ms of clock(). */
   readonly heard: Signal<number> = signal(0);
-  /** When the data came that is there now, which may have been confirmed since: ms of performance.now. */
+  /** When the data came that is there now, which may have been confirmed since: ms of clock(). */
   came = 0;
   users = 0;
   private etag: string | null = null;
@@ -67,10 +83,10 @@ export class Resource<T> {
       if (asking.signal.aborted) return;
       if (answer !== null) {
         this.etag = answer.etag;
-        this.came = performance.now();
+        this.came = clock();
         this.data.value = answer.body;
       }
-      this.heard.value = performance.now();
+      this.heard.value = clock();
       this.error.value = null;
       this.failures = 0;
       lost.value = null;
@@ -92,7 +108,7 @@ export class Resource<T> {
     this.error.value = error;
     if (error.isUnknownCall) this.failures = 6; // it won't have it in a second either
     if (error.isOffline) {
-      lost.value = { since: lost.peek()?.since ?? performance.now(), next: performance.now() + this.wait };
+      lost.value = { since: lost.peek()?.since ?? clock(), next: clock() + this.wait };
     } else if (error.status > 0) {
       lost.value = null;
     }

@@ -413,6 +413,26 @@ def test_times_are_in_the_zone_that_is_named(played: Played, visit: Visit, zone:
     expect(page.locator("main")).to_contain_text(re.compile(zone.replace("Kolkata", "(Kolkata|Calcutta)")))
 
 
+def test_the_time_for_which_the_machine_slept_counts(played: Played, visit: Visit) -> None:
+    """The browser's own clock stands still meanwhile, and then nothing comes at first."""
+    page = visit("about:blank")
+    page.clock.install(time=1_795_903_466)
+    page.goto(f"{played.url}#/jobs/delays/changes/new?kind=stop")
+    age, button = page.locator("header .age"), page.get_by_role("button", name="Stop it")
+    page.clock.run_for(1_000)
+    expect(button).to_be_enabled()
+    page.route("**/live", lambda route: None)
+    page.clock.set_system_time(1_795_903_466 + 3_600)
+    page.clock.run_for(500)
+    expect(age).to_contain_text(re.compile("not current: data 3[56]\\d\\d s old"))
+    expect(button).to_be_disabled()
+    page.unroute("**/live")
+    page.clock.run_for(10_000)  # what was under way is given up then
+    page.clock.run_for(2_000)
+    expect(age).to_contain_text(re.compile(r"^data \d s old"))
+    expect(button).to_be_enabled()
+
+
 def test_a_coordinator_that_is_gone_is_said_to_be(played: Played, visit: Visit) -> None:
     page = visit("about:blank")
     page.clock.install()
