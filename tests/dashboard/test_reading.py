@@ -324,6 +324,20 @@ def test_what_systems_are_asked_for_is_waited_for_and_asked_for_again_by_hand(pl
     assert len(asked) == 3
 
 
+def test_what_can_be_chosen_is_shown_as_it_is(played: Played, visit: Visit) -> None:
+    of = {"partition": 0, "offset": 1, "at": 1_795_903_466_000, "operator": HOSTILE, "error": HOSTILE, "headers": {}}
+    letters = [{**of, "origin": None, "key": None, "value": None}]
+    found = {"at": 1.0, "streams": [HOSTILE], "stream": HOSTILE, "letters": letters, "before": {}, "partly": False}
+    page = visit("about:blank")
+    page.route("**/dead-letters*", lambda route: route.fulfill(json=found))
+    page.goto(f"{played.url}#/jobs/delays/dead-letters")
+    expect(page.locator(".letters li")).to_have_count(1)
+    choices = page.locator("main option").all_text_contents()
+    assert [text.count("\\u202e") for text in choices] == [1, 0, 2]
+    assert "\u202e" not in "".join(choices)
+    expect(page.get_by_label("stream")).to_have_value(HOSTILE)
+
+
 def test_no_value_of_a_record_comes_into_the_address(played: Played, visit: Visit) -> None:
     error = "ValueError: could not convert string to float: '4111 1111 1111 1111'"
     of = {"partition": 0, "at": 1_795_903_466_000, "operator": "map", "origin": None, "key": None, "value": None}

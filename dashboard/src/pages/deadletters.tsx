@@ -3,7 +3,7 @@
 import { Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { Command } from "../parts/basics";
 import { jobPath, liveOf } from "../data";
-import { count, counted } from "../format";
+import { count, counted, shown } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { mayChange } from "../session";
@@ -65,7 +65,7 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
           stream{" "}
           <select value={of.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value, group: "" }, true)}>
             {of.streams.map((each) => (
-              <option key={each}>{each}</option>
+              <option key={each} value={each}>{shown(each)}</option>
             ))}
           </select>
         </label>
@@ -75,7 +75,7 @@ function Browse({ job, of, again }: { job: string; of: Letters; again: () => voi
             <option value="">all {count(of.letters.length)}</option>
             {[...groups].sort((one, other) => other[1].times - one[1].times).map(([id, { name, times }]) => (
               <option key={id} value={id}>
-                {count(times)} × {name}
+                {count(times)} × {shown(name)}
               </option>
             ))}
           </select>

@@ -2,7 +2,7 @@
 
 import { Command, Empty, Loaded, Moment, Panel, Text } from "../parts/basics";
 import { jobPath } from "../data";
-import { count, counted } from "../format";
+import { count, counted, shown } from "../format";
 import { useResource } from "../poll";
 import { route, setQuery } from "../router";
 import { mayChange } from "../session";
@@ -32,7 +32,7 @@ function Rows({ job, of, again }: { job: string; of: EarlyOutput; again: () => v
           output{" "}
           <select value={of.stream} onChange={(event) => setQuery({ stream: event.currentTarget.value }, true)}>
             {of.streams.map((each) => (
-              <option key={each}>{each}</option>
+              <option key={each} value={each}>{shown(each)}</option>
             ))}
           </select>
         </label>

@@ -5,7 +5,7 @@ import { Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { StandBy } from "../parts/frame";
 import { type Column, Table } from "../parts/table";
 import { overview, rests } from "../data";
-import { brief, count, counted, inOrder, rate } from "../format";
+import { brief, count, counted, inOrder, rate, shown } from "../format";
 import { link, route, setQuery } from "../router";
 import type { JobOverview } from "../types";
 
@@ -96,7 +96,7 @@ function List({ jobs }: { jobs: JobOverview[] }) {
           <select value={state} onChange={(event) => setQuery({ state: event.currentTarget.value }, true)}>
             <option value="">all</option>
             {states.map((each) => (
-              <option key={each}>{each}</option>
+              <option key={each} value={each}>{shown(each)}</option>
             ))}
           </select>
         </label>

@@ -3,7 +3,7 @@
 import { Bar, BothZones, Command, Empty, Facts, Loaded, Moment, Panel, Status, Text } from "../parts/basics";
 import { type Column, Table } from "../parts/table";
 import { jobPath, liveOf } from "../data";
-import { brief, count, counted, inOrder, percent, rate, seconds } from "../format";
+import { brief, count, counted, inOrder, percent, rate, seconds, shown } from "../format";
 import { useResource } from "../poll";
 import { link, route, setQuery } from "../router";
 import { Links } from "../parts/links";
@@ -88,7 +88,7 @@ export function Choice({ name, value, values, resets = [] }: { name: string; val
       <select value={value} onChange={(event) => setQuery({ ...Object.fromEntries(resets.map((each) => [each, ""])), [name]: event.currentTarget.value }, true)}>
         <option value="">all</option>
         {(value && !all.includes(value) ? [value, ...all] : all).map((each) => (
-          <option key={each}>{each}</option>
+          <option key={each} value={each}>{shown(each)}</option>
         ))}
       </select>
     </label>

@@ -64,7 +64,7 @@ function Tools({ stages, stage, by, view }: { stages: string[]; stage: string; b
         stage{" "}
         <select value={stage} onChange={(event) => setQuery({ stage: event.currentTarget.value }, true)}>
           {stages.map((each) => (
-            <option key={each}>{each}</option>
+            <option key={each} value={each}>{shown(each)}</option>
           ))}
         </select>
       </label>

@@ -1,5 +1,6 @@
 // Draws the matrix: only what is in sight, a cell never smaller than a pixel.
 
+import { shown } from "../format";
 import type { Placement } from "../pages/placement";
 
 export interface View {
@@ -217,6 +218,8 @@ function together(of: Placement, column: number): number {
   return end - column;
 }
 
+/** Text from outside, as it can be seen, and no longer than there is room. */
 function cut(text: string, most: number): string {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+  const seen = shown(text);
+  return seen.length > most ? `${seen.slice(0, most - 1)}…` : seen;
 }
