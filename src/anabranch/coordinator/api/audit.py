@@ -5,8 +5,12 @@
 - refused requests: up to 100 per address and minute. Further ones are only counted.
 
 A recorded request becomes a line of JSON in a file of bounded size. If the request's path names a job, the request also
-becomes an event of this job. Requests that only ask what a change would do don't become events, because a page that
-plans a change sends one at each keystroke.
+becomes an event of this job, with two exceptions:
+
+- Requests that only ask what a change would do don't become events, because a page that plans a change sends one at
+  each keystroke.
+- At most one refused request per job and minute becomes an event. Its event says how many others there were since the
+  last one. A store keeps only a job's latest events, and whoever has no token must not be able to replace them all.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Protocol
@@ -68,6 +73,15 @@ class AuditedRequest(msgspec.Struct, frozen=True):
         return parts[2].split(":")[0] if parts[1:2] == ["containers"] and len(parts) > 2 else None
 
 
+@dataclass
+class _Told:
+    """The last event about a refused request for a job."""
+
+    at: float
+    others: int = 0
+    """How many refused requests for the job have been recorded in the file alone since then."""
+
+
 class AuditTrail(Protocol):
     """A record of requests."""
 
@@ -93,6 +107,7 @@ class Audit:
         self._note = note
         self._waiting: queue.Queue[AuditedRequest | None] = queue.Queue(_WAITING)
         self._refused: OrderedDict[str, list[float]] = OrderedDict()
+        self._told: dict[str, _Told] = {}
         self._thread = threading.Thread(target=self._write, name="anabranch-audit", daemon=True)
         self._thread.start()
 
@@ -154,16 +169,28 @@ class Audit:
             self._path.replace(f"{self._path}.1")
 
     def _tell(self, job: str, requested: AuditedRequest) -> None:
-        name = f", who says that it is {requested.client_name!r}" if requested.client_name else ""
+        now, told = self._clock(), self._told.get(job)
+        if requested.why and told is not None and now - told.at < _MINUTE:
+            told.others += 1
+            return
+        others = told.others if requested.why and told is not None else 0
+        reasons = (
+            requested.why,
+            f"who says that it is {requested.client_name!r}" if requested.client_name else "",
+            f"{others} others were refused since the last such event: see the audit trail" if others else "",
+        )
         event = Event(
             kind="other",
             job=job,
             at=requested.at,
             who=f"{requested.who} at {requested.address}",
             what=f"{requested.method} {requested.path}: {requested.status}",
-            why=f"{requested.why}{name}".removeprefix(", "),
+            why=", ".join(filter(None, reasons)),
         )
         try:
             self._note(event)
         except AnabranchError as error:
             log.info("a request is in the audit trail alone", job=job, error=error.what)
+            return
+        if requested.why:
+            self._told[job] = _Told(now)

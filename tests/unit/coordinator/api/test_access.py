@@ -292,7 +292,7 @@ def requested(status: int = 200, at: float = 0.0, **more: Any) -> AuditedRequest
     return AuditedRequest(at=at, status=status, **{**given, **more})
 
 
-def test_of_all_refused_requests_of_an_address_only_so_many_a_minute_become_events(
+def test_of_all_refused_requests_of_an_address_only_so_many_a_minute_are_recorded(
     coordinator: Coordinator, tmp_path: Path
 ) -> None:
     noted: list[Event] = []
@@ -303,8 +303,44 @@ def test_of_all_refused_requests_of_an_address_only_so_many_a_minute_become_even
         for _ in range(75):
             client.post("/jobs/delays/nothing", headers={"Authorization": f"Bearer {TOKEN}"}, json={})
     trail.close()
-    assert [each.who.split()[0] for each in noted].count("read") == 100
+    lines = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [each["who"] for each in lines].count("read") == 100
+    assert [each["who"] for each in lines].count("operate") == 75
+    assert [each.who.split()[0] for each in noted].count("read") == 1
     assert [each.who.split()[0] for each in noted].count("operate") == 75
+
+
+def test_refused_requests_leave_a_job_its_history(tmp_path: Path) -> None:
+    """A hundred containers whose token has expired ask again all the time."""
+    noted: list[Event] = []
+    clock = Clock()
+    begun = clock.at
+
+    def note(event: Event) -> None:
+        if event.job == "nobody":
+            raise AnabranchError("there is no such job")
+        noted.append(event)
+
+    trail = Audit(tmp_path / "audit", note, clock)
+    for second in range(0, 180, 30):
+        clock.at, before = begun + second, len(noted)
+        for number in range(100):
+            refused = {"status": 401, "why": "no token", "address": f"10.0.0.{number}"}
+            trail.take(requested(path=f"/containers/delays:{number}:5/heartbeat", **refused))
+            trail.take(requested(path="/jobs/nobody/stop", **refused))
+        trail.take(requested(client_name="anna@here"))
+        deadline = time.monotonic() + 10
+        while not noted or "anna" not in noted[-1].why or len(noted) <= before:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    trail.close()
+    lines = (tmp_path / "audit").read_text().splitlines()
+    assert len(lines) == 6 * 201
+    assert [each.why for each in noted if "heartbeat" in each.what] == [
+        "no token",
+        "no token, 199 others were refused since the last such event: see the audit trail",
+        "no token, 199 others were refused since the last such event: see the audit trail",
+    ]
 
 
 def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
