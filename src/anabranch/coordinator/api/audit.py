@@ -90,6 +90,38 @@ class AuditTrail(Protocol):
         ...
 
 
+class _Worker:
+    """A thread that passes requests to ``use``, one after the other. At most 1,000 requests wait."""
+
+    def __init__(self, use: Callable[[AuditedRequest], None], name: str) -> None:
+        self._use = use
+        self._waiting: queue.Queue[AuditedRequest | None] = queue.Queue(_WAITING)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, requested: AuditedRequest) -> bool:
+        """Let a request wait. Returns at once; False if too many are waiting."""
+        try:
+            self._waiting.put_nowait(requested)
+        except queue.Full:
+            return False
+        return True
+
+    def close(self, ends: float) -> bool:
+        """Wait for the waiting requests, until ``ends`` on the monotonic clock. Returns whether none is left."""
+        with suppress(queue.Full):
+            self._waiting.put(None, timeout=max(0.0, ends - monotonic()))
+        self._thread.join(max(0.0, ends - monotonic()))
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        while (requested := self._waiting.get()) is not None:
+            try:
+                self._use(requested)
+            except Exception as error:  # whatever it is about, the next requests must be recorded
+                log.warning("a request couldn't be recorded", path=requested.path, error=repr(error))
+
+
 class Audit:
     """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, it is renamed with the
     suffix ``.1``, replacing the older file of that name, and a new file is begun. Only the first 100 refused requests
@@ -105,11 +137,10 @@ class Audit:
         self._clock = clock
         self._path = path
         self._note = note
-        self._waiting: queue.Queue[AuditedRequest | None] = queue.Queue(_WAITING)
         self._refused: OrderedDict[str, list[float]] = OrderedDict()
         self._told: dict[str, _Told] = {}
-        self._thread = threading.Thread(target=self._write, name="anabranch-audit", daemon=True)
-        self._thread.start()
+        self._lines = _Worker(self._write, "anabranch-audit")
+        self._events = _Worker(self._tell, "anabranch-audit-events")
 
     def take(self, requested: AuditedRequest, /) -> None:
         if requested.why:
@@ -117,9 +148,7 @@ class Audit:
             if counted is None:
                 return
             requested = counted
-        try:
-            self._waiting.put_nowait(requested)
-        except queue.Full:
+        if not self._lines.put(requested):
             log.warning("a request isn't in the audit trail", path=requested.path, address=requested.address)
 
     def close(self, within: float = 10.0) -> None:
@@ -127,11 +156,10 @@ class Audit:
         requests haven't been written by then.
         """
         ends = monotonic() + within
-        with suppress(queue.Full):
-            self._waiting.put(None, timeout=within)
-        self._thread.join(max(0.0, ends - monotonic()))
-        if self._waiting.qsize():
+        if not self._lines.close(ends):
             log.warning("the last requests aren't in the audit trail", file=str(self._path))
+        elif not self._events.close(ends):
+            log.warning("the last requests are in the audit trail alone", file=str(self._path))
 
     def _counted(self, requested: AuditedRequest) -> AuditedRequest | None:
         """The refused request as it should be recorded; None if it is only counted."""
@@ -149,14 +177,13 @@ class Audit:
         times[:] = since, written + 1, 0
         return msgspec.structs.replace(requested, left_out=int(left_out))
 
-    def _write(self) -> None:
-        while (requested := self._waiting.get()) is not None:
-            try:
-                self._add(msgspec.json.encode(requested) + b"\n")
-            except (OSError, ValueError) as error:
-                log.warning("the audit trail can't be written", file=str(self._path), error=str(error))
-            if requested.job is not None and not requested.dry:
-                self._tell(requested.job, requested)
+    def _write(self, requested: AuditedRequest) -> None:
+        try:
+            self._add(msgspec.json.encode(requested) + b"\n")
+        except (OSError, ValueError) as error:
+            log.warning("the audit trail can't be written", file=str(self._path), error=str(error))
+        if requested.job is not None and not requested.dry and not self._events.put(requested):
+            log.info("a request is in the audit trail alone", job=requested.job, error="too many wait for the store")
 
     def _add(self, line: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -168,7 +195,8 @@ class Audit:
         if full:
             self._path.replace(f"{self._path}.1")
 
-    def _tell(self, job: str, requested: AuditedRequest) -> None:
+    def _tell(self, requested: AuditedRequest) -> None:
+        job = requested.job or ""
         now, told = self._clock(), self._told.get(job)
         if requested.why and told is not None and now - told.at < _MINUTE:
             told.others += 1

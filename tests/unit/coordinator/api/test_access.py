@@ -419,6 +419,48 @@ def test_a_trail_whose_writer_hangs_is_closed_in_time(tmp_path: Path) -> None:
     goes_on.set()
 
 
+def test_an_unforeseen_error_doesn_t_end_the_trail(tmp_path: Path) -> None:
+    noted: list[Event] = []
+
+    def note(event: Event) -> None:
+        if event.job == "odd":
+            raise UnicodeEncodeError("utf-8", event.job, 0, 1, "the database can't take this")
+        noted.append(event)
+
+    trail = Audit(tmp_path / "audit", note)
+    for path in ("/jobs/odd/stop", "/jobs/delays/stop"):
+        trail.take(requested(path=path))
+    trail.close()
+    assert len((tmp_path / "audit").read_text().splitlines()) == 2
+    assert [each.job for each in noted] == ["delays"]
+
+
+def test_the_file_doesn_t_wait_for_the_store(tmp_path: Path) -> None:
+    goes_on, hangs = threading.Event(), threading.Event()
+
+    def note(event: Event) -> None:
+        hangs.set()
+        goes_on.wait(60)
+
+    trail = Audit(tmp_path / "audit", note)
+    trail.take(requested())
+    assert hangs.wait(10)
+    for number in range(3_000):  # more than may wait, but not at once
+        trail.take(requested())
+        if number % 500 == 0:
+            _lines_reach(tmp_path / "audit", number + 2)
+    trail.close(2)
+    assert len((tmp_path / "audit").read_text().splitlines()) == 3_001
+    goes_on.set()
+
+
+def _lines_reach(path: Path, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while len(path.read_text().splitlines()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_an_address_that_is_refused_all_the_time_is_told_so() -> None:
     now = [0.0]
     refusals = limits.Refusals(lambda: now[0])
