@@ -16,7 +16,9 @@ __all__ = ["CONTENT_TYPE", "exposition", "families"]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _LANES = {
-    "lag_records": "Offsets between the lane's positions and the ends of its inputs.",
+    "lag_records": (
+        "Offsets between the lane's positions and the ends of its inputs; missing while these ends aren't known."
+    ),
     "batch": "Number of the lane's last committed batch; -1 if there is none.",
     "batch_seconds": "Duration of the lane's last committed batch.",
     "rows_per_second": (
@@ -209,7 +211,8 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     report: LaneReport | None = lane.report
     if report is None:
         return
-    yield "lag_records", lane.lag
+    if report.progress.ends_known:
+        yield "lag_records", lane.lag
     yield "batch", report.progress.batch
     yield "batch_seconds", report.load.seconds
     yield "rows_per_second", report.load.rows_per_second

@@ -80,6 +80,15 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     assert found["anabranch_container_lease_seconds", labels(job="delays", container=seat.me.container, rack="")] == 10
 
 
+def test_there_is_no_lag_while_the_ends_of_the_inputs_are_not_known(coordinator: Coordinator, url: str) -> None:
+    coordinator.start(plan())
+    seat = Seat(coordinator)
+    for known in (True, False):
+        seat.beat(report(FIRST, "running", 5, ends={str(FLIGHTS): 12}, ends_known=known))
+        has = {name for name, its in scraped(url) if ("lane", FIRST) in its}
+        assert ("anabranch_lane_lag_records" in has) is known
+
+
 def test_the_standbys_of_lanes(coordinator: Coordinator, url: str) -> None:
     coordinator.start(plan())
     seat = Seat(coordinator)

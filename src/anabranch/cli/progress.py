@@ -61,6 +61,11 @@ def rejected(report: LaneReport) -> str:
     return ", ".join(f"{count:,} {what}" for what, count in counts if count)
 
 
+def lag(report: LaneReport) -> str:
+    """A lane's lag, as text; ``?`` while the ends of its inputs aren't known."""
+    return f"{report.progress.lag:,}" if report.progress.ends_known else "?"
+
+
 def when(unix_ms: int | None) -> str:
     """A time, such as a watermark, as text in UTC; empty for None."""
     return "" if unix_ms is None else datetime.fromtimestamp(unix_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -162,7 +167,7 @@ def _leased(container: ContainerStatus) -> str:
 def line(status: JobStatus) -> str:
     """The state of a job's lanes in one line."""
     parts = [
-        f"{lane.lane.id} {lane.report.phase}, {_last(now.batch)}, rows {now.rows:,}, lag {lane.lag:,}"
+        f"{lane.lane.id} {lane.report.phase}, {_last(now.batch)}, rows {now.rows:,}, lag {lag(lane.report)}"
         + ("" if now.batch_progress is None else f" (at {batch(now.batch_progress)})")
         for lane in status.lanes
         if lane.report is not None and (now := lane.report.progress)

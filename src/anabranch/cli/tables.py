@@ -55,7 +55,7 @@ def table(status: JobStatus) -> Table:
                 f"{report.progress.batch}" if report.progress.batch >= 0 else "-",
                 f"{report.progress.rows:,}",
                 f"{report.load.rows_per_second:,.0f}",
-                f"{lane.lag:,}",
+                progress.lag(report),
                 f"{report.load.seconds:.1f}",
                 progress.rejected(report),
                 progress.when(report.event_time.watermark),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.cli import progress
+from anabranch.cli import progress, tables
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.standby import StandbyStatus
@@ -24,6 +24,17 @@ from tests.unit.coordinator.helpers import FIRST, lane
 def test_what_holds_windows_open_is_said(watermark: int | None, held_by: str | None, said: str) -> None:
     report = lane_report(lane="0-1", phase=LanePhase.ENDED, watermark=watermark, held_by=held_by)
     assert progress.event_time(report) == said
+
+
+@pytest.mark.parametrize(("ends_known", "said"), [(True, "2,340"), (False, "?")])
+def test_the_lag_is_said_only_while_it_is_known(ends_known: bool, said: str) -> None:
+    told = lane_report(FIRST, LanePhase.RUNNING, positions={"a/b/0": 0}, ends={"a/b/0": 2340}, ends_known=ends_known)
+    lanes = (LaneStatus(lane=lane(FIRST), report=told),)
+    status = JobStatus(job="j", deployment=1, generation=1, state=DeploymentState.RUNNING, lanes=lanes)
+    assert progress.line(status).endswith(f", lag {said}")
+    console = tables.wide(record=True)
+    console.print(tables.table(status))
+    assert f" {said} " in console.export_text()
 
 
 def test_standbys_are_shown_with_who_keeps_them_and_how_far_behind_they_are() -> None:

@@ -214,7 +214,7 @@ def _lane_warnings(status: JobStatus, at: float, change: ChangeProgress | None) 
 
 
 def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
+    heard = [(lane, report) for lane, report in _with_lag(status) if report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
     read = sum(report.load.rows_per_second for _, report in heard)
@@ -234,7 +234,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
     """Finds a large backlog that grows little or not at all, but won't be worked off soon, if ever."""
-    heard = [(lane, report) for lane, report in _open(status) if report is not None and report.load.span >= _SPAN]
+    heard = [(lane, report) for lane, report in _with_lag(status) if report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
     read = sum(report.load.rows_per_second for _, report in heard)
@@ -258,8 +258,8 @@ def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Ite
 
 
 def _skew(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    for lane, report in _open(status):
-        if report is not None and report.load.skew >= _SKEWED and report.load.working >= _BUSY and lane.lag:
+    for lane, report in _with_lag(status):
+        if report.load.skew >= _SKEWED and report.load.working >= _BUSY and lane.lag:
             yield Finding(
                 severity="attention",
                 rule="skew",
@@ -388,9 +388,13 @@ RULES: Sequence[Rule] = (
     _lane_warnings,
 )
 """All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, those of
-earlier rules come first, and those about leases last.
-"""
+earlier rules come first, and those about leases last."""
 
 
 def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:
     return ((lane, lane.report) for lane in status.lanes)
+
+
+def _with_lag(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport]]:
+    """The lanes whose lag is known."""
+    return ((lane, report) for lane, report in _open(status) if report is not None and report.progress.ends_known)

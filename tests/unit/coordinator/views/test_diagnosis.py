@@ -142,6 +142,13 @@ def test_a_lag_that_does_not_grow_or_is_not_known_is_no_trouble(given: dict[str,
     assert found(which) == []
 
 
+@pytest.mark.parametrize("rule", ["lag-grows", "backlog", "skew"])
+def test_an_old_lag_is_no_trouble(rule: str) -> None:
+    (its,) = CASES[rule][0].lanes
+    assert its.report is not None
+    assert found(status(LaneStatus(lane=its.lane, report=its.report.changed(ends_known=False)))) == []
+
+
 def test_a_change_may_take_what_was_predicted() -> None:
     assert found(status(state="changing"), ChangeProgress(generation=4, began=145.0, predicted=2.0)) == []
     assert found(status(state="changing"), ChangeProgress(generation=4, began=100.0, predicted=40.0)) == []
