@@ -13,11 +13,10 @@ from anabranch.coordinator.events import change_log
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import EventRange, stored_jobs
-from anabranch.coordinator.views import diagnosis, live_view, moves, partition_view, times_of_lanes
+from anabranch.coordinator.views import diagnosis, live_view, moves, overviews, partition_view, times_of_lanes
 from anabranch.coordinator.views.histories import Histories
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.job_model import JobModel, StageModel
-from anabranch.model.lane import LaneState
 from anabranch.model.names import parse
 from anabranch.model.naming import check_name
 from anabranch.operators.rules import is_boundary
@@ -68,7 +67,7 @@ class Reads:
         self._invalid_heartbeats = invalid_heartbeats
         self._links = dict(links or {})
         self.histories = Histories(registry)
-        self._at_rest: dict[str, tuple[tuple[int, int], int, int]] = {}
+        self._stored_overviews = overviews.StoredOverviews(registry)
 
     def snapshot(self, job: str, watched_for: float = 0.0) -> RunningJob | None:
         """A snapshot of a job; None if the job isn't served here. For ``watched_for`` seconds, the job's processes
@@ -112,56 +111,11 @@ class Reads:
             jobs=tuple(stored_jobs.all_read(self._store, self._overview_of, JobOverview.unread)),
         )
 
-    def _overview_of(self, name: str) -> JobOverview:
-        job = self.snapshot(name)
-        if job is None:
-            return self._overview_at_rest(name)
-        lanes = [lane for lane in job.lanes if lane.state is not LaneState.CLOSED]
-        heard = [job.reports[lane.id] for lane in lanes if lane.id in job.reports]
-        whole = bool(heard) and live_view.all_heard(lanes, job.reports)
-        now = self._registry.clock()
-        change = live_view.change_of(job, self._registry.now() - now)
-        trouble = diagnosis.findings(self._registry.status(job), self._registry.now(), self._registry.lease, change)
-        return JobOverview(
-            job=name,
-            state=job.state.value,
-            served=True,
-            deployment=job.deployment,
-            generation=job.generation,
-            factor=job.model.factor,
-            seats=len(job.model_seats),
-            lanes=len(lanes),
-            failed_lanes=sum(lane.state is LaneState.FAILED for lane in lanes),
-            changed_at=job.progress.changed_at,
-            containers=sum(now < each.lease_ends for each in job.seats.processes.values()),
-            lag=live_view.lag_of(heard) if whole else None,
-            lag_trend=self.histories.lag_trend(name),
-            rows=sum(each.load.reading for each in heard) if whole else None,
-            arriving=sum(each.load.arriving for each in heard) if whole else None,
-            error=job.error,
-            worst=trouble[0] if trouble else None,
-        )
-
-    def _overview_at_rest(self, name: str) -> JobOverview:
-        its, counts = stored_jobs.deployment(self._store, name), self._store.lane_states(name)
-        key = (its.id, its.generation)
-        known = self._at_rest.get(name)
-        if known is None or known[0] != key:
-            model = self._store.model(name, its.id, its.generation)
-            known = self._at_rest[name] = (key, model.factor, len(model.containers))
-        return JobOverview(
-            job=name,
-            state=its.state,
-            served=False,
-            deployment=its.id,
-            generation=its.generation,
-            factor=known[1],
-            seats=known[2],
-            lanes=sum(counts.values()) - counts.get(LaneState.CLOSED.value, 0),
-            failed_lanes=counts.get(LaneState.FAILED.value, 0),
-            changed_at=its.changed_at,
-            error=its.error,
-        )
+    def _overview_of(self, job: str) -> JobOverview:
+        found = self.snapshot(job)
+        if found is None:
+            return self._stored_overviews.of(job)
+        return overviews.served(found, self._registry, self.histories.lag_trend(job))
 
     def findings(self, job: str) -> list[Finding]:
         """What holds a job back, the most severe finding first. Raises NotFoundError if the job doesn't exist."""
@@ -182,7 +136,7 @@ class Reads:
             lost = [] if self._registry.grace is None else self._store.lost(job, _LOST_SHOWN)
             return live_view.live(found, at, clock, self._registry.lease, lost)
         its = stored_jobs.deployment(self._store, job)
-        seen = self._overview_at_rest(job)
+        seen = self._stored_overviews.of(job)
         return live_view.stored(
             {
                 "at": at,

@@ -61,6 +61,17 @@ def test_nobody_is_said_to_be_dead_where_the_job_is_not_served(coordinator: Coor
     assert [each["id"] for each in lanes] == [each["id"] for each in coordinator.live(JOB).lanes.records()]
     (job,) = stands_by.overview().jobs
     assert (job.served, job.containers, job.lag, job.lanes) == (False, None, None, len(lanes))
+    assert job.worst == stands_by.findings(JOB)[0]
+    assert job.worst.rule == "no-leader"
+
+
+def test_a_stopped_job_that_nobody_serves_needs_no_attention(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    coordinator.stop(JOB)
+    worker.turns()
+    stands_by = Coordinator(coordinator.registry.store, clock=Clock(), lease=10, grace=2)
+    (job,) = stands_by.overview().jobs
+    assert (job.state, job.served, job.worst) == ("stopped", False, None)
 
 
 def test_a_change_under_way_is_told_with_its_lanes(coordinator: Coordinator) -> None:
