@@ -74,7 +74,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class _Told:
+class _RefusalEvent:
     """The last event about a refused request for a job."""
 
     at: float
@@ -138,7 +138,7 @@ class Audit:
         self._path = path
         self._note = note
         self._refused: OrderedDict[str, list[float]] = OrderedDict()
-        self._told: dict[str, _Told] = {}
+        self._refusal_events: dict[str, _RefusalEvent] = {}
         self._lines = _Worker(self._write, "anabranch-audit")
         self._events = _Worker(self._tell, "anabranch-audit-events")
 
@@ -197,11 +197,11 @@ class Audit:
 
     def _tell(self, requested: AuditedRequest) -> None:
         job = requested.job or ""
-        now, told = self._clock(), self._told.get(job)
-        if requested.why and told is not None and now - told.at < _MINUTE:
-            told.others += 1
+        now, last = self._clock(), self._refusal_events.get(job)
+        if requested.why and last is not None and now - last.at < _MINUTE:
+            last.others += 1
             return
-        others = told.others if requested.why and told is not None else 0
+        others = last.others if requested.why and last is not None else 0
         reasons = (
             requested.why,
             f"who says that it is {requested.client_name!r}" if requested.client_name else "",
@@ -221,4 +221,4 @@ class Audit:
             log.info("a request is in the audit trail alone", job=job, error=error.what)
             return
         if requested.why:
-            self._told[job] = _Told(now)
+            self._refusal_events[job] = _RefusalEvent(now)
