@@ -32,7 +32,8 @@ _LANES = {
         "Unix time at which the lane began to wait for a disk, a broker or a database; 0 if the lane isn't waiting."
     ),
     "watermark_seconds": "Watermark of the lane, as Unix time.",
-    "rejected_records": "Dead letters that the lane has ever written, and records dropped since it last started.",
+    "dead_letters": "Dead letters that the lane has ever written.",
+    "dropped_records": "Rejected records that the lane has dropped since it last started.",
     "late_groups": "Groups of late rows that the lane has dropped since it last started.",
     "running_batch_planned_records": "Records that the running batch reads; 0 between two batches.",
     "running_batch_done_records": "Records of the running batch that are done; 0 between two batches.",
@@ -220,7 +221,8 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float]]:
     yield "attempts", report.attempt.number
     yield "stalls", report.attempt.stalls
     yield "awaits_since_seconds", report.attempt.awaits_since
-    yield "rejected_records", report.progress.dead_letters + report.event_time.dropped
+    yield "dead_letters", report.progress.dead_letters
+    yield "dropped_records", report.event_time.dropped
     yield "late_groups", report.event_time.late_groups
     running = report.progress.batch_progress
     yield "running_batch_planned_records", running.planned if running is not None else 0

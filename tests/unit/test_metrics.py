@@ -47,7 +47,7 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
     seat = Seat(coordinator)
     ends = {str(FLIGHTS): 12}
     told: dict[str, Any] = {"ends": ends, "batch": 3, "seconds": 0.5, "rows": 40, "number": 2, "stalls": 1}
-    told |= {"watermark": 5500, "late_groups": 4, "late": {str(FLIGHTS): 3}}
+    told |= {"watermark": 5500, "late_groups": 4, "late": {str(FLIGHTS): 3}, "dead_letters": 30, "dropped": 2}
     seat.beat(report(FIRST, "running", 5, **told), report(SECOND, "failed", error="boom"))
     found = scraped(url)
     assert found["anabranch_job", labels(job="delays", state="running")] == 1
@@ -67,7 +67,8 @@ def test_a_job_that_runs(coordinator: Coordinator, url: str) -> None:
         "stalls": 1,
         "failed": 0,
         "watermark_seconds": 5.5,
-        "rejected_records": 0,
+        "dead_letters": 30,
+        "dropped_records": 2,
         "late_groups": 4,
         "late_rows": 3,
         "awaits_since_seconds": 0,
