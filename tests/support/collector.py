@@ -22,7 +22,8 @@ __all__ = ["Collector", "running", "values"]
 
 class Collector:
     """``spans`` and ``metrics``: what came; ``resources``: the attributes of those that sent it; ``lineage``: events of
-    OpenLineage, which come by the same port. ``refuses``: it takes nothing, and answers 403.
+    OpenLineage, which come by the same port. ``refuses``: it takes nothing, and answers 403. ``refused_jobs``: the jobs
+    whose events of OpenLineage it refuses with 422.
     """
 
     def __init__(self, url: str) -> None:
@@ -32,6 +33,7 @@ class Collector:
         self.resources: list[dict[str, object]] = []
         self.lineage: list[dict[str, Any]] = []
         self.refuses = False
+        self.refused_jobs: set[str] = set()
 
     def take(self, path: str, body: bytes) -> None:
         if path == "/api/v1/lineage":
@@ -64,6 +66,8 @@ def running() -> Iterator[Collector]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if collector.refuses:
                 self.send_response(403)
+            elif self.path == "/api/v1/lineage" and json.loads(body)["job"]["name"] in collector.refused_jobs:
+                self.send_response(422)
             else:
                 packed = self.headers["Content-Encoding"] == "gzip"
                 collector.take(self.path, gzip.decompress(body) if packed else body)

@@ -27,6 +27,12 @@ EVERY = 2.0
 """Seconds between two checks of the jobs."""
 _ENDS_WITHIN = 5.0
 _MOST_PENDING = 1_000
+_MOST_FAILURES = 3
+"""After the events of this many jobs have failed, the other pending events wait for the next attempt, in which they
+come first. So an attempt doesn't wait for each event's time limit while the service can't be reached."""
+_MOST_REFUSALS = 10
+_LATER = frozenset({408, 429})
+"""The statuses with which a service asks for the same request once more."""
 _PRODUCER = "https://pypi.org/project/anabranch"
 _ELSEWHERE = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT__TYPE")
 _INSTALL = f"pip install 'anabranch[openlineage]', or unset {_ELSEWHERE[0]}"
@@ -100,6 +106,21 @@ class _Run:
     datasets: Datasets
 
 
+@dataclass
+class _Pending:
+    """An event that hasn't been sent yet."""
+
+    event: RunEvent
+    refusals: int = 0
+    """How often the service has refused the event."""
+    sent_before: int = 0
+    """How many events had been sent when the service refused this one for the first time."""
+
+    @property
+    def job(self) -> str:
+        return self.event.job.name
+
+
 class _Reporter:
     """Reports what has changed in the states of jobs since the previous check."""
 
@@ -108,7 +129,8 @@ class _Reporter:
         self._emit = emit
         self._say = Throttled(say)
         self._runs: dict[str, _Run] = {}
-        self._pending: deque[RunEvent] = deque(maxlen=_MOST_PENDING)
+        self._pending: deque[_Pending] = deque(maxlen=_MOST_PENDING)
+        self._sent = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lineage", daemon=True)
 
@@ -125,11 +147,43 @@ class _Reporter:
             over = self._over.wait(EVERY)
             try:
                 self._look()
-                while self._pending:
-                    self._emit(self._pending[0])
-                    self._pending.popleft()
-            except Exception as error:  # a user's transport may raise anything; pending events are sent again later
+            except Exception as error:  # pending events are still sent
                 self._warn(error)
+            self._send()
+
+    def _send(self) -> None:
+        """Try to send the pending events, in the order of each job. Those of a job wait while an earlier one fails."""
+        left: list[_Pending] = []
+        failed: set[str] = set()
+        for pending in list(self._pending):
+            if pending.job in failed or len(failed) >= _MOST_FAILURES:
+                left.append(pending)
+                continue
+            try:
+                self._emit(pending.event)
+                self._sent += 1
+            except Exception as error:  # a user's transport may raise anything
+                if not self._is_given_up(pending, error):
+                    left.append(pending)
+                    failed.add(pending.job)
+        left.sort(key=lambda pending: pending.job in failed)
+        self._pending = deque(left, maxlen=_MOST_PENDING)
+
+    def _is_given_up(self, pending: _Pending, error: Exception) -> bool:
+        """Whether an event that has failed is left out, because the service keeps refusing it, but takes others."""
+        status = getattr(getattr(error, "response", None), "status_code", 0)
+        if 400 <= status < 500 and status not in _LATER:
+            pending.sent_before = pending.sent_before if pending.refusals else self._sent
+            pending.refusals += 1
+        if pending.refusals < _MOST_REFUSALS or self._sent == pending.sent_before:
+            self._warn(error)
+            return False
+        kind = "" if pending.event.eventType is None else pending.event.eventType.value
+        self._say.tell(
+            f"warning: lineage of job {pending.job} lacks its event {kind}, which the service has refused "
+            f"{pending.refusals} times: {type(error).__name__}: {error}"
+        )
+        return True
 
     def _look(self) -> None:
         found = self._jobs.jobs(self._runs)
@@ -172,14 +226,16 @@ class _Reporter:
         job_type = job_type_job.JobTypeJobFacet("STREAMING", "ANABRANCH", "JOB")
         namespace = os.environ.get("OPENLINEAGE_NAMESPACE", "").strip() or "default"
         self._pending.append(
-            RunEvent(
-                eventType=RunState[kind],
-                eventTime=datetime.now(UTC).isoformat(),
-                run=Run(runId=run.id, facets=facets),
-                job=Job(namespace=namespace, name=status.job, facets={"jobType": job_type}),
-                inputs=[InputDataset(*_named(each)) for each in run.datasets.inputs],
-                outputs=[OutputDataset(*_named(each)) for each in run.datasets.outputs],
-                producer=f"{_PRODUCER}/{ours}",
+            _Pending(
+                RunEvent(
+                    eventType=RunState[kind],
+                    eventTime=datetime.now(UTC).isoformat(),
+                    run=Run(runId=run.id, facets=facets),
+                    job=Job(namespace=namespace, name=status.job, facets={"jobType": job_type}),
+                    inputs=[InputDataset(*_named(each)) for each in run.datasets.inputs],
+                    outputs=[OutputDataset(*_named(each)) for each in run.datasets.outputs],
+                    producer=f"{_PRODUCER}/{ours}",
+                )
             )
         )
 

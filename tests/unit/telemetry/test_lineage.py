@@ -21,7 +21,7 @@ from anabranch.telemetry import datasets, lineage
 from anabranch.telemetry.datasets import Dataset, Datasets
 from tests.support import collector as collectors
 from tests.support.collector import Collector
-from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, plan, report
+from tests.unit.coordinator.helpers import FIRST, SECOND, Clock, Seat, lane, plan, report
 
 ROOT = "/srv/streams"
 EMBEDDED = {"systems": {"embedded": {"root": ROOT}}}
@@ -120,6 +120,47 @@ def test_events_that_are_refused_are_told_once_and_tried_again(coordinator: Coor
         collector.refuses = False
         collector.wait(lambda: collector.lineage)
     assert [each["eventType"] for each in collector.lineage] == ["START"]
+
+
+def test_an_event_that_is_refused_holds_up_no_other_job_and_is_left_out(
+    coordinator: Coordinator, collector: Collector
+) -> None:
+    """With more jobs than are tried in one pass."""
+    said: list[str] = []
+    bad = {"a-1", "a-2", "a-3", "a-4"}
+    collector.refused_jobs |= bad
+    for job in bad:
+        start = plan(job, (lane(f"{job}-1", job=job),), settings=EMBEDDED)
+        coordinator.start(msgspec.structs.replace(start, graph=msgspec.structs.replace(GRAPH, job=job)))
+    with lineage.reported(ServedJobs(coordinator), said.append):
+        time.sleep(0.5)
+        assert not any("lacks its event" in each for each in said), "nothing has been taken, so the service is at fault"
+        seat = started(coordinator)
+        collector.wait(lambda: collector.lineage)
+        collector.wait(lambda: len(said) == 1 + len(bad))
+        collector.refused_jobs.clear()
+        coordinator.stop("delays")
+        seat.beat(report(FIRST, "ended", 5), report(SECOND, "ended", 5))
+        coordinator.stop("a-1", True)
+        collector.wait(lambda: len(collector.lineage) == 3)
+    sent = {(each["job"]["name"], each["eventType"]) for each in collector.lineage}
+    assert sent == {("delays", "START"), ("delays", "COMPLETE"), ("a-1", "COMPLETE")}
+    assert said[0].startswith("warning: lineage can't be reported now: HTTPError: 422")
+    assert {each.split()[4] for each in said[1:]} == bad
+    assert all("lacks its event START, which the service has refused" in each for each in said[1:])
+
+
+def test_the_events_of_a_job_keep_their_order_while_one_fails(coordinator: Coordinator, collector: Collector) -> None:
+    collector.refused_jobs.add("delays")
+    with lineage.reported(ServedJobs(coordinator), lambda _: None):
+        seat = started(coordinator)
+        time.sleep(0.2)
+        coordinator.stop("delays")
+        seat.beat(report(FIRST, "ended", 5), report(SECOND, "ended", 5))
+        time.sleep(0.2)
+        collector.refused_jobs.clear()
+        collector.wait(lambda: len(collector.lineage) == 2)
+    assert [each["eventType"] for each in collector.lineage] == ["START", "COMPLETE"]
 
 
 def test_who_is_away_delays_the_end_by_little(coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
