@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
@@ -25,15 +26,26 @@ class Histories:
 
     def sample(self) -> None:
         """Record the current metrics of each served job, unless this has already been done in the current step of
-        ten seconds. Call this about once a second, or more often."""
+        ten seconds, and forget metrics that are too old. Call this about once a second, or more often."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
-            for job in list(self._registry.jobs):
+            served = list(self._registry.jobs)
+            self._forget(slot, set(self._by_job) - set(served))
+            for job in served:
                 its = self._by_job.setdefault(job, JobHistory())
                 if slot < its.last - 1:  # the clock was set back, so the recorded values would be in the future
                     its = self._by_job[job] = JobHistory()
                 if slot > its.last and (found := self._snapshot(job)) is not None:
                     its.look(found, self._registry.now())
+
+    def _forget(self, slot: int, jobs: Iterable[str]) -> None:
+        """Forget the metrics of jobs that aren't served any more: those of lanes after an hour, all after a day."""
+        for job in jobs:
+            its = self._by_job[job]
+            if slot - its.last > DAY or slot < its.last - 1:
+                del self._by_job[job]
+            elif slot - its.last > HOUR:
+                its.lanes.clear()
 
     def history(
         self, job: str, series: str = "lag,rows,arriving", by: str = "stage", since: float = 0.0, until: float = 0.0

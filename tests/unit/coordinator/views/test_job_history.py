@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.coordinator.views.job_history import DAY, STEP, Ring
+from anabranch.coordinator.views.job_history import DAY, HOUR, STEP, Ring
 from anabranch.errors import NotFoundError, UsageError
 from tests.unit.coordinator.figures import with_figures
 from tests.unit.coordinator.helpers import Clock
@@ -93,6 +93,30 @@ def test_figures_are_taken_every_ten_seconds_and_a_gap_stays_one(coordinator: Co
     assert values[-7:] == (30.0, 30.0, 30.0, None, None, None, 30.0)
     assert (found.step, found.since) == (STEP, 1000.0)
     assert found.t0 + (len(values) - 1) * STEP == now.at
+
+
+def test_what_was_seen_of_a_job_that_has_ended_is_freed(coordinator: Coordinator, now: Clock) -> None:
+    with_figures(coordinator)
+    now.at += 10
+    coordinator.tick()
+    seen = now.at
+    coordinator.registry.jobs.clear()  # as if another coordinator served the job
+
+    def sizes() -> list[int]:
+        coordinator.tick()
+        window = {"since": seen - 10, "until": seen}
+        return [len(coordinator.history(JOB, "rows", by, **window).values["rows"]) for by in ("job", "stage", "lane")]
+
+    whole = sizes()
+    assert all(whole)
+    now.at += 10 * HOUR
+    assert sizes() == whole
+    now.at += 10
+    assert sizes() == [*whole[:2], 0]
+    now.at = seen + 10 * DAY
+    assert sizes() == [*whole[:2], 0]
+    now.at += 10
+    assert sizes() == [0, 0, 0]
 
 
 def test_they_are_by_stage_and_by_lane_too(coordinator: Coordinator) -> None:
