@@ -58,7 +58,8 @@ def lane_times(
     job: str, lanes: Mapping[str, Lane], events: Iterable[Event], span: Span, most_closed: int = MOST_CLOSED
 ) -> LaneTimes:
     """For each lane that was running at some time in the span, all of its runs; and what happened to lanes in the span.
-    A lane that isn't closed is included even if none of its runs is known.
+    A lane that isn't closed is included even if none of its runs is known. If no event tells the end of a closed lane,
+    because its process was killed, it ended when the first lane that continues it started, or when the job stopped.
 
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
@@ -76,11 +77,13 @@ def lane_times(
         if span.since <= event.at < span.until:
             summary = event.what.removeprefix(f"lane {event.lane} ")
             marks.append((event.lane, event.at, event.mark or "other", summary, event.why[:_SHOWN]))
+    followed = _followed(lanes, runs)
     rows: list[tuple[Any, ...]] = []
     closed = omitted = 0
     for lane in reversed(list(lanes.values())):
         if lane.state is LaneState.CLOSED:
-            times = runs.get(lane.id, _Runs()).until(span.now)
+            ends = (followed.get(lane.id), span.stopped, span.now)
+            times = runs.get(lane.id, _Runs()).until(min(end for end in ends if end is not None))
             if not any(_overlaps(one, span) for one in times):
                 continue
             if closed >= most_closed:
@@ -102,6 +105,16 @@ def lane_times(
         marks=Table.of(MARKS, marks),
         omitted=omitted,
     )
+
+
+def _followed(lanes: Mapping[str, Lane], runs: Mapping[str, _Runs]) -> dict[str, float]:
+    """When the first lane that continues a lane started, by the latter's id."""
+    first: dict[str, float] = {}
+    for lane in lanes.values():
+        start = runs[lane.id].runs[0][0] if lane.id in runs and runs[lane.id].runs else None
+        if start is not None:
+            first |= {name: min(start, first.get(name, start)) for name in lane.predecessors}
+    return first
 
 
 def _overlaps(run: Sequence[float | None], span: Span) -> bool:

@@ -111,6 +111,8 @@ def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing
                 given = present if is_last else fencing.settings_of(store, job, lane.deployment, present)
                 fence(_with_present_outputs(lane, Systems(configuration.of_job(job, given), job)), given)
                 known[lane.id] = lane
+                why = f"at epoch {lane.epoch}"
+                store.note([job_events.of_lane(lane, at, "is fenced", why, kind="fence", who=_WHO, mark="fenced")])
         between = planned.between_stages(known.values(), _graphs(store, job, its.id))
         changed = planned.forgotten(known.values(), _ends(systems, between))
         store.reset(job, its.id, changed, job_events.moved(job, at, its.state, DeploymentState.RESET, _WHY, who=_WHO))

@@ -66,6 +66,24 @@ def test_what_a_stopped_job_ran_ended_at_the_latest_when_it_stopped() -> None:
     assert runs(seen(event(12, FIRST, "started"), event(40, FIRST, "ended"), stopped=50.0)) == [[12, 40]]
 
 
+def test_a_closed_lane_of_a_killed_process_ended_at_the_latest_when_the_job_stopped() -> None:
+    times = seen(event(12, FIRST, "started"), state=LaneState.CLOSED, stopped=50.0)
+    assert runs(times) == [[12, 50]]
+    assert not seen(event(12, FIRST, "started"), state=LaneState.CLOSED, stopped=50.0, since=51.0).lanes.rows
+
+
+def test_a_closed_lane_of_a_killed_process_ended_at_the_latest_when_it_was_continued() -> None:
+    lanes = {FIRST: lane(FIRST, state=LaneState.CLOSED)}
+    lanes |= {name: lane(name, predecessors=(FIRST,)) for name in ("0-b", "0-c")}
+    events = event(12, FIRST, "started"), event(40, "0-c", "started"), event(45, "0-b", "started")
+    times = lane_times("delays", lanes, events, Span(now=NOW, since=0.0, until=NOW))
+    assert {row["id"]: row["runs"] for row in times.lanes.records()} == {
+        FIRST: [[12, 40]],
+        "0-b": [[45, None]],
+        "0-c": [[40, None]],
+    }
+
+
 @pytest.mark.parametrize(("since", "until", "there"), [(0, 10, False), (10, 15, True), (40, 60, True), (60, 99, False)])
 def test_closed_lanes_are_those_that_ran_in_the_span(since: float, until: float, there: bool) -> None:
     events = event(12, FIRST, "started"), event(50, FIRST, "ended")

@@ -110,7 +110,9 @@ def test_former_processes_can_write_no_more_and_streams_stay(store: Store, log: 
         with pytest.raises(FencedError):
             put(writer(log, lane), log, next(iter(lane.outputs)), 0, 8, b"late")
     assert contents(log, "out", 0) == [b"counted"]
-    assert [event.what for event in store.events(JOB, 2)] == ["2 lanes are fenced", "stopped → reset"]
+    first, *fenced, last = store.events(JOB, 4)
+    assert (first.what, last.what) == ("2 lanes are fenced", "stopped → reset")
+    assert {event.lane: event.mark for event in fenced} == dict.fromkeys(before, "fenced")
     assert not any(lane.state is not LaneState.CLOSED or lane.folder_epoch for lane in store.lanes(JOB).values())
 
 
