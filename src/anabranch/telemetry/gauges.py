@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""For how many seconds computed metrics are reused, so that they are computed only once for all instruments of an
-export."""
+"""For how many seconds computed metrics, or the failure to compute them, are reused, so that they are computed only
+once for all instruments of an export."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
@@ -22,8 +22,7 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
 
     Args:
         meter: creates the instruments.
-        collect: computes the current metrics. If it raises an error, the instrument that needed the metrics reports
-            nothing this time.
+        collect: computes the current metrics. If it raises an error, no instrument reports anything in this export.
         names: all families that ``collect`` can return. Their samples are ignored.
     """
     present = _Present(collect)
@@ -51,7 +50,9 @@ class _Present:
         with self._lock:
             if time.monotonic() > self._at + _FRESH:
                 self._families = {}
-                self._families = {each.name: each for each in self._collect()}
-                self._at = time.monotonic()
+                try:
+                    self._families = {each.name: each for each in self._collect()}
+                finally:
+                    self._at = time.monotonic()
             family = self._families.get(name)
         return [] if family is None else [Observation(float(each.value), each.labels) for each in family.samples]

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from anabranch import metrics
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.telemetry import batches, exporting
+from anabranch.telemetry import batches, exporting, gauges
 from tests.support import collector as collectors
 from tests.support.collector import Collector
 from tests.unit.coordinator.helpers import FIRST, FLIGHTS, Clock, Seat, plan, report
@@ -127,6 +129,20 @@ def test_a_coordinator_that_has_no_store_reports_nothing_and_goes_on(
         assert not collector.metrics
         away[0] = False
         collector.wait(lambda: collector.metrics)
+
+
+def test_a_store_that_is_away_is_asked_once_for_all_instruments() -> None:
+    asked = []
+
+    def collect() -> list[metrics.Metric]:
+        asked.append(time.monotonic())
+        time.sleep(1.2)  # a database's time limit, longer than figures are fresh
+        raise RuntimeError("no store")
+
+    reader = InMemoryMetricReader()
+    gauges.observe(MeterProvider([reader]).get_meter("anabranch"), collect, metrics.families())
+    assert reader.get_metrics_data() is None
+    assert len(asked) == 1
 
 
 def test_nothing_is_exported_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
