@@ -6,7 +6,7 @@ import msgspec
 import sqlalchemy as sa
 
 from anabranch.coordinator.store.records import ChangeStep, ContainerRecord, DeploymentRecord, Event, EventRange
-from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, models
+from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, models
 from anabranch.coordinator.store.tables import lanes as lanes_table
 from anabranch.formats import Format
 from anabranch.model.deployment_state import DeploymentState
@@ -32,6 +32,7 @@ __all__ = [
     "lost",
     "model",
     "present",
+    "revisions",
     "version_of",
 ]
 
@@ -68,6 +69,16 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
     if row is None:
         return None
     return row[0], row[1], DeploymentState(row[2]) if row[2] in list(DeploymentState) else DeploymentState.RUNNING
+
+
+def revisions(connection: sa.Connection) -> dict[str, tuple[object, ...]]:
+    """For each job, a value that changes when something happens to the job. Reads no document."""
+    present = deployments.alias()
+    last = sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == jobs.c.name).correlate(jobs)
+    event = sa.select(sa.func.max(events.c.id)).where(events.c.job == jobs.c.name).correlate(jobs)
+    query = sa.select(jobs.c.name, present.c.id, present.c.state, present.c.changed_at, event.scalar_subquery())
+    its = query.where(present.c.job == jobs.c.name, present.c.id == last.scalar_subquery())
+    return {row[0]: tuple(row[1:]) for row in connection.execute(its)}
 
 
 def _generation() -> sa.Label[int]:

@@ -30,6 +30,7 @@ __all__ = [
     "put_artifact",
     "put_drain",
     "put_lanes",
+    "put_under_epoch",
     "reset",
     "resume_deployment",
 ]
@@ -85,6 +86,13 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
     for lane in changed:
         row = {"state": lane.state.value, "record": encode(lane).decode()}
         connection.execute(sa.update(lanes).where(lanes.c.id == lane.id, lanes.c.job == lane.job).values(**row))
+
+
+def put_under_epoch(connection: sa.Connection, changed: Iterable[Lane], epoch: int) -> list[Lane]:
+    """Replace stored lanes, and give them an epoch. Returns the lanes as stored."""
+    stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
+    put_lanes(connection, stored)
+    return stored
 
 
 def replace_deployment(

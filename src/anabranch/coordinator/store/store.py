@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
@@ -108,6 +107,11 @@ class Store:
         """The number, the generation and the state of a job's last deployment, even if its documents can't be read."""
         with self._reading() as connection:
             return lookups.last_state(connection, job)
+
+    def revisions(self) -> dict[str, tuple[object, ...]]:
+        """See :func:`anabranch.coordinator.store.lookups.revisions`."""
+        with self._reading() as connection:
+            return lookups.revisions(connection)
 
     def graph(self, job: str, deployment: int) -> Graph:
         with self._reading() as connection:
@@ -327,8 +331,7 @@ class Store:
             its = (containers.c.job == job, containers.c.seat == seat)
             rows.mark_gone(connection, f"{container} has taken its seat", *its)
             process = rows.add_container(connection, registration, container, seat, epoch, at)
-            stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            rows.put_lanes(connection, stored)
+            stored = rows.put_under_epoch(connection, changed, epoch)
             rows.add_events(connection, [seat_taken(process, at)])
         self._wake()
         return process, stored
@@ -337,18 +340,14 @@ class Store:
         """Store lanes, for example with another seat, under the job's next epoch. Returns the lanes as stored."""
         with self.writing(event) as connection:
             epoch = rows.next_epoch(connection, event.job)
-            stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            rows.put_lanes(connection, stored)
-        return stored
+            return rows.put_under_epoch(connection, changed, epoch)
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
         """Take a process's seat away; the ``changed`` lanes get the job's next epoch. Returns the lanes as stored."""
         with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)
-            stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
-            rows.put_lanes(connection, stored)
-        return stored
+            return rows.put_under_epoch(connection, changed, epoch)
 
     def leave(self, process: ContainerRecord, at: float) -> None:
         """Record that a process has returned its seat."""

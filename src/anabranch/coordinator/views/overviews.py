@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.store import stored_jobs
 from anabranch.coordinator.views import diagnosis, live_view
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState, open_lanes
 from anabranch.protocol.status import JobStatus
 from anabranch.views.overview import JobOverview
@@ -43,15 +46,35 @@ def served(job: RunningJob, registry: JobRegistry, lag_trend: float | None) -> J
 
 
 class StoredOverviews:
-    """The lines of jobs that aren't served here."""
+    """Makes the lines of jobs that aren't served here, and keeps those of jobs at rest. Thread-safe."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry
         self._store = registry.store
         self._models: dict[str, tuple[tuple[int, int], int, int]] = {}
+        self._at_rest: dict[str, tuple[tuple[object, ...], JobOverview]] = {}
 
-    def of(self, job: str) -> JobOverview:
-        """The line of a job. Raises NotFoundError if the job doesn't exist."""
+    def keep(self, jobs: Collection[str]) -> None:
+        """Forget all jobs but these."""
+        self._models = {job: known for job, known in list(self._models.items()) if job in jobs}
+        self._at_rest = {job: known for job, known in list(self._at_rest.items()) if job in jobs}
+
+    def of(self, job: str, revision: tuple[object, ...] | None = None) -> JobOverview:
+        """The line of a job. Raises NotFoundError if the job doesn't exist.
+
+        Args:
+            revision: what :meth:`Store.revisions` returned for the job. If the line was made for the same revision, and
+                the job was at rest, it isn't made again.
+        """
+        before = self._at_rest.get(job)
+        if revision is not None and before is not None and before[0] == revision:
+            return before[1]
+        line = self._made(job)
+        if revision is not None and not DeploymentState(line.state).active:
+            self._at_rest[job] = (revision, line)
+        return line
+
+    def _made(self, job: str) -> JobOverview:
         its, counts = stored_jobs.deployment(self._store, job), self._store.lane_states(job)
         key = (its.id, its.generation)
         known = self._models.get(job)

@@ -103,19 +103,21 @@ class Reads:
 
     def overview(self) -> Overview:
         """All jobs, sorted by name; see :func:`stored_jobs.all_read`."""
-        led_by = self._store.leader()
+        led_by, revisions = self._store.leader(), self._store.revisions()
+        self._stored_overviews.keep(revisions)
+
+        def line(job: str) -> JobOverview:
+            found = self.snapshot(job)
+            if found is None:
+                return self._stored_overviews.of(job, revisions.get(job))
+            return overviews.served(found, self._registry, self.histories.lag_trend(job))
+
         return Overview(
             at=self._registry.now(),
             leads=self._store.leads(),
             leader=None if led_by is None or led_by.resigned else led_by.holder,
-            jobs=tuple(stored_jobs.all_read(self._store, self._overview_of, JobOverview.unread)),
+            jobs=tuple(stored_jobs.all_read(self._store, line, JobOverview.unread)),
         )
-
-    def _overview_of(self, job: str) -> JobOverview:
-        found = self.snapshot(job)
-        if found is None:
-            return self._stored_overviews.of(job)
-        return overviews.served(found, self._registry, self.histories.lag_trend(job))
 
     def findings(self, job: str) -> list[Finding]:
         """What holds a job back, the most severe finding first. Raises NotFoundError if the job doesn't exist."""

@@ -121,6 +121,7 @@ READS = {
         "artifact",
     ),
     *("events", "leader", "lane_states", "last_state", "open_lanes", "deployment_numbers", "leads", "export_job"),
+    "revisions",
 }
 OTHERS = {"open_existing", "close", "stand_by", "claim", "watched"}
 

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from anabranch.coordinator.api import server
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.coordinator import Coordinator
-from anabranch.coordinator.store import Store
+from anabranch.coordinator.store import DeploymentRecord, Store
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.protocol.commands import ScaleRequest
 from anabranch.protocol.container import Heartbeat
@@ -123,6 +123,31 @@ def test_the_overview_has_a_line_for_each_job(coordinator: Coordinator) -> None:
     (job,) = coordinator.overview().jobs
     assert (job.job, job.state, job.served, job.containers, job.failed_lanes) == (JOB, "running", True, 1, 0)
     assert (job.lag, job.rows) == (sum(each.lag for each in coordinator.status(JOB).lanes), 30.0)
+
+
+def test_jobs_at_rest_are_read_once_while_nothing_happens_to_them(coordinator: Coordinator) -> None:
+    worker = running(coordinator)
+    coordinator.stop(JOB)
+    worker.turns()
+    store = coordinator.registry.store
+    stands_by = Coordinator(store, clock=Clock(), lease=10, grace=2)
+    before = stands_by.overview().jobs
+    read: list[str] = []
+    find = store.deployment
+
+    def reading(job: str, number: int | None = None) -> DeploymentRecord | None:
+        read.append(job)
+        return find(job, number)
+
+    store.deployment = reading  # type: ignore[method-assign]
+    assert stands_by.overview().jobs == before
+    assert read == []
+    coordinator.start(start())
+    assert [each.state for each in stands_by.overview().jobs] == ["starting"]
+    read.clear()
+    for _ in range(2):
+        stands_by.overview()
+    assert read == [JOB, JOB], "the lanes of a job that may run can change at any time"
 
 
 def test_partitions_are_sorted_and_cut_and_summed_over_all(coordinator: Coordinator) -> None:
