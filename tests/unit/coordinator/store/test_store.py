@@ -15,7 +15,7 @@ from anabranch.errors import AnabranchError, ConfigError, NotFoundError, Unsuppo
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
 from anabranch.protocol.container import Registration
-from tests.unit.coordinator.helpers import FIRST, plan
+from tests.unit.coordinator.helpers import FIRST, lane, plan
 from tests.unit.coordinator.store.helpers import event, filled, raw
 
 
@@ -75,6 +75,23 @@ def test_whoever_watches_is_woken_by_every_event_and_by_nothing_else(url: str) -
         store.put_lanes([], [])
     store.put_lanes([], [event()])
     assert len(woken) == 2
+
+
+def test_a_job_has_another_revision_once_something_has_happened_to_it(url: str) -> None:
+    store = filled(Store(url))
+    happened = msgspec.structs.replace(event(), job="other")
+    store.create_deployment(
+        plans.numbered(plan("other", (lane("other-1", job="other"),)), 1), DeploymentState.PLANNED, happened
+    )
+    first = store.revisions()
+    assert first.keys() == {"delays", "other"}
+    assert store.revisions() == first
+    store.note([event("noted")])
+    second = store.revisions()
+    store.move_deployment("delays", 1, DeploymentState.FAILED, "no", event("failed"))
+    third = store.revisions()
+    assert len({each["delays"] for each in (first, second, third)}) == 3
+    assert first["other"] == second["other"] == third["other"]
 
 
 def test_a_step_that_breaks_leaves_nothing_of_itself(url: str) -> None:
