@@ -62,8 +62,11 @@ def test_another_user_sees_and_changes_nothing(workspace: Workspace) -> None:
     assert process.wait() == 0, process.stderr
     assert of_the_job(workspace) == []
     found = workspace.call("events", JOB, "--json").stdout
-    assert f"POST /jobs/{JOB}/stop: 401" in found
+    assert f"GET /jobs/{JOB}: 401" in found  # of the refused requests in a minute, the first one
     assert f"POST /jobs/{JOB}/stop: 200" in found
+    trail = (workspace.folder / ".anabranch" / "coordinator.db.audit").read_text()
+    refused = [line["path"] for line in map(json.loads, trail.splitlines()) if line["status"] == 401]
+    assert refused == [f"/jobs/{JOB}", f"/jobs/{JOB}/stop", "/metrics"]
     assert token not in found + process.stdout + process.stderr
 
 
