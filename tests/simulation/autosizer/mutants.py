@@ -40,9 +40,8 @@ def _falls_at_the_first_look(patch: Patch) -> None:
 
     def hasty(*args: Any) -> Any:
         look, after = looked(*args)
-        return look, replace(after, falling=None if after.falling is None else -1e9, falls_to=look.needs[0].factor) if (
-            look.needs
-        ) else after
+        falling = replace(after.falling, since=-1e9) if after.falling.looks else after.falling
+        return look, replace(after, falling=falling, falls_to=look.needs[0].factor) if look.needs else after
 
     patch.setattr(autosizing, "looked", hasty)
     decide = autosizing.decide

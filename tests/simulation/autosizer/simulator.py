@@ -11,7 +11,7 @@ from typing import Any
 
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator.sizing import autosizing
-from anabranch.coordinator.sizing.autosizing import Findings
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.coordinator.sizing import autosizing
-from anabranch.coordinator.sizing.autosizing import Findings
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.coordinator.sizing.scalability import UNKNOWN
 from tests.simulation.autosizer import checks, simulator, traces
 from tests.simulation.autosizer.simulator import Run, Trace, Work

@@ -9,7 +9,8 @@ import msgspec
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.sizing import autosizing
-from anabranch.coordinator.sizing.autosizing import Findings, Verdict
+from anabranch.coordinator.sizing.autosizing import Verdict
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.status import ContainerStatus, JobStatus, LaneStatus
 from tests.support.reports import lane_report

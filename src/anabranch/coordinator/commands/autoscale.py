@@ -11,7 +11,8 @@ from anabranch.coordinator.jobs.change_kind import Kind
 from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.sizing import autosizing, figures
-from anabranch.coordinator.sizing.autosizing import Assessment, Findings, Verdict
+from anabranch.coordinator.sizing.autosizing import Assessment, Verdict
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.errors import AnabranchError
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.commands import ScaleRequest
@@ -106,8 +107,9 @@ def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
 
 
 def _advise(registry: JobRegistry, running_job: RunningJob, verdict: Verdict) -> None:
-    since, now = running_job.scaling.findings.advising, registry.clock()
-    if since is None or now - since < _ADVISED_AFTER or running_job.scaling.advised == running_job.generation:
+    advising = running_job.scaling.findings.advising
+    is_due = advising.lasts(1, _ADVISED_AFTER, registry.clock())
+    if not is_due or running_job.scaling.advised == running_job.generation:
         return
     what = f"the factor stays {running_job.model.factor}, which isn't enough"
     event = registry.event("autoscale", running_job.job, "autoscale", what, "; ".join((verdict.why, *verdict.advice)))

@@ -15,7 +15,7 @@ from anabranch.coordinator.jobs.pause_estimate import Prediction
 from anabranch.coordinator.jobs.pause_experience import Experience
 from anabranch.coordinator.jobs.standby_plan import StandbyOrders
 from anabranch.coordinator.sizing import autosizing
-from anabranch.coordinator.sizing.autosizing import Findings
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from anabranch.config import AutoscaleSettings, JobSettings
 from anabranch.coordinator.sizing import lane_load, report_history
+from anabranch.coordinator.sizing.findings import Findings, RejectedFactor, Streak
 from anabranch.coordinator.sizing.lane_load import LaneLoad
 from anabranch.coordinator.sizing.needed_factor import FactorNeed, FactorTarget, need_of
 from anabranch.coordinator.sizing.report_history import ReportHistory
@@ -21,7 +22,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Assessment", "Findings", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
+__all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For how many seconds every look must have found the factor too small before it is raised: ``_SURE`` if records wait
@@ -67,11 +68,13 @@ class Verdict:
     Args:
         factor: the factor that the job should have from now on; None to keep its factor.
         advice: what would help if no factor is sufficient.
+        need: the need that ``why`` is about, if that isn't the largest one.
     """
 
     factor: int | None
     why: str
     advice: tuple[str, ...] = ()
+    need: FactorNeed | None = None
 
 
 @dataclass(frozen=True)
@@ -101,63 +104,20 @@ class Assessment:
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
-    def neediest(self) -> LaneLoad:
-        """The load of the lane whose need is ``most``."""
-        return self.loads[self.needs.index(self.most)]
+    def pressing(self) -> FactorNeed | None:
+        """The need for the largest factor among the lanes whose records would wait too long and that a larger factor
+        helps; None if there is no such lane.
+        """
+        urgent = (each for each in self.needs if each.urgent and each.factor > self.factor)
+        return max(urgent, key=lambda each: (each.factor, each.now), default=None)
+
+    def load_with(self, need: FactorNeed) -> LaneLoad:
+        """The load of the lane that has this need."""
+        return self.loads[self.needs.index(need)]
 
     @property
     def advice(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(text for each in self.needs for text in each.advice))
-
-
-@dataclass(frozen=True)
-class _RejectedFactor:
-    """A factor that proved too small soon after the job got it.
-
-    Args:
-        arriving: how many records per second arrived with this factor.
-        at: when the job's factor rose again.
-    """
-
-    factor: int
-    arriving: float
-    at: float
-
-
-@dataclass(frozen=True)
-class Findings:
-    """The results of all looks at a job so far. All times are on the clock of :func:`looked`.
-
-    Args:
-        of: the deployment and the number of seats. If either changes, all findings are dropped.
-        generation: the job's generation at the last look; ``factor`` is the job's factor then.
-        fell: when the factor last fell; minus infinity if no fall has been seen.
-        arriving: how many records per second arrived for all lanes together at the last conclusive look.
-        too_small: the last factor that proved too small soon after the factor fell to it; None if none counts now.
-        changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
-            state other than running. Minus infinity if no change has been seen.
-        rising: since when all looks have found the factor too small; None if the last look didn't.
-        looks: the number of looks since ``rising``.
-        falling: since when all looks have found the factor too large; None if the last look didn't.
-        falls_to: the largest factor that the looks since ``falling`` have suggested.
-        advising: since when all looks have given advice; None if the last look didn't.
-        seen: experience with factors, by stage and group.
-    """
-
-    of: tuple[int, int] = (0, 0)
-    generation: int = 0
-    factor: int = 0
-    fell: float = -math.inf
-    arriving: float = 0.0
-    too_small: _RejectedFactor | None = None
-    changed: float = -math.inf
-    heard: Mapping[str, ReportHistory] = field(default_factory=dict)
-    rising: float | None = None
-    looks: int = 0
-    falling: float | None = None
-    falls_to: int = 0
-    advising: float | None = None
-    seen: Mapping[tuple[str, str], Scalability] = field(default_factory=dict)
 
 
 def limits_of(settings: Mapping[str, Any]) -> AutoscaleSettings | None:
@@ -190,10 +150,10 @@ def looked(
     after = _listened(before, status, cooldown_seconds(limits), now)
     unknown = _unknown(status, after, now)
     if unknown:
-        return Assessment(status.factor, unknown), replace(after, rising=None, looks=0, falling=None, advising=None)
+        return Assessment(status.factor, unknown), after.inconclusive
     quiet = _quiet(status, after, now)
     if quiet:  # the metrics may still be true, so findings other than those about rising still count
-        return Assessment(status.factor, quiet), replace(after, rising=None, looks=0)
+        return Assessment(status.factor, quiet), replace(after, rising=Streak(), pressing=Streak())
     cooldown = cooldown_seconds(limits)
     loads = [
         (_key(each.lane), lane_load.load_of(each, after.heard[each.lane.id], status.factor, threads))
@@ -203,7 +163,7 @@ def looked(
     vague = next((load.lane for _, load in loads if load.behind and not load.sure), "")
     if vague:
         why = f"lane {vague}: its batches are too short yet to tell what takes the time"
-        return Assessment(status.factor, why), replace(after, rising=None, looks=0, falling=None, advising=None)
+        return Assessment(status.factor, why), after.inconclusive
     arriving, too_small = sum(load.arriving for _, load in loads), after.too_small
     if too_small and (arriving < _MUCH_LESS * too_small.arriving or now > too_small.at + _SHUNNED * cooldown):
         too_small = None
@@ -218,18 +178,16 @@ def looked(
     span = min(each.report.load.span for each in status.lanes if each.report is not None)
     look = Assessment(status.factor, "", tuple(load for _, load in loads), needs, known, span, pause)
     wanted = look.most.factor
-    rising = _since(after.rising, wanted > status.factor, now)
-    falling = _since(after.falling, wanted < status.factor, now)
     return look, replace(
         after,
         seen=seen,
         arriving=arriving,
         too_small=too_small,
-        rising=rising,
-        looks=after.looks + 1 if rising is not None else 0,
-        falling=falling,
-        advising=_since(after.advising, bool(look.advice), now),
-        falls_to=max(wanted, after.falls_to if after.falling is not None else 0),
+        rising=after.rising.looked(wanted > status.factor, now),
+        pressing=after.pressing.looked(look.pressing is not None, now),
+        falling=after.falling.looked(wanted < status.factor, now),
+        advising=after.advising.looked(bool(look.advice), now),
+        falls_to=max(wanted, after.falls_to if after.falling.looks else 0),
     )
 
 
@@ -260,22 +218,9 @@ def decide(
     need, cooldown = look.most, cooldown_seconds(limits)
     patience = max(0.0, cooldown - since)
     if need.factor > status.factor:
-        spacing = max(_SPACING, _PAUSES * look.pause) - (now - after.changed)
-        first = status.generation <= 1
-        sure = _SURE if need.urgent else _SURE_OF_WORK
-        if spacing > 0:
-            return Verdict(None, f"{need.why}; the effect of the last change is known in {spacing:.0f} s", look.advice)
-        if not need.urgent and not first and patience > 0:
-            return Verdict(
-                None, f"{need.why}; the factor stays for {patience:.0f} s after the last change", look.advice
-            )
-        if after.rising is None or after.looks < _LOOKS or now - after.rising < sure:
-            return Verdict(None, f"{need.why}; this must be the case for {sure:.0f} s", look.advice)
-        if not need.urgent and look.span < _SPAN_OF_WORK:
-            return Verdict(None, f"{need.why}; its figures cover only {look.span:.0f} s", look.advice)
-        return Verdict(need.factor, need.why, look.advice)
-    if need.factor < status.factor and after.falling is not None:
-        wait = max(patience, cooldown - (now - after.falling), _SPAN - look.span)
+        return _raised(status, patience, look, after, now)
+    if need.factor < status.factor and after.falling.since is not None:
+        wait = max(patience, cooldown - (now - after.falling.since), _SPAN - look.span)
         if wait > 0:
             return Verdict(None, f"{need.why}; if this is still the case in {wait:.0f} s", look.advice)
         if not all(load.settled for load in look.loads):
@@ -285,8 +230,31 @@ def decide(
     return Verdict(None, need.why, look.advice)
 
 
-def _since(before: float | None, is_so: bool, now: float) -> float | None:
-    return None if not is_so else now if before is None else before
+def _raised(status: JobStatus, patience: float, look: Assessment, after: Findings, now: float) -> Verdict:
+    """What to do about a factor that is too small. Lanes whose records would wait too long are helped even while a
+    lane that needs a larger factor has to wait.
+
+    Args:
+        patience: how many seconds of the cooldown are left.
+    """
+    need, pressing = look.most, look.pressing
+    spacing = max(_SPACING, _PAUSES * look.pause) - (now - after.changed)
+    if spacing > 0:
+        return Verdict(None, f"{need.why}; the effect of the last change is known in {spacing:.0f} s", look.advice)
+    waits = ""
+    if patience > 0 and status.generation > 1:
+        waits = f"the factor stays for {patience:.0f} s after the last change"
+    elif not after.rising.lasts(_LOOKS, _SURE_OF_WORK, now):
+        waits = f"this must be the case for {_SURE_OF_WORK:.0f} s"
+    elif look.span < _SPAN_OF_WORK:
+        waits = f"its figures cover only {look.span:.0f} s"
+    if not waits:
+        return Verdict(need.factor, need.why, look.advice)
+    if pressing is None:
+        return Verdict(None, f"{need.why}; {waits}", look.advice)
+    if not after.pressing.lasts(_LOOKS, _SURE, now):
+        return Verdict(None, f"{pressing.why}; this must be the case for {_SURE:.0f} s", look.advice, pressing)
+    return Verdict(pressing.factor, pressing.why, look.advice, pressing)
 
 
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
@@ -353,10 +321,10 @@ def _listened(before: Findings, status: JobStatus, cooldown: float, now: float) 
     if status.generation != before.generation:
         fell, too_small = before.fell, before.too_small
         if status.factor > before.factor and now - fell < _REGRETS * cooldown + _SPAN:
-            too_small = _RejectedFactor(before.factor, before.arriving, now)
+            too_small = RejectedFactor(before.factor, before.arriving, now)
         fell = now if status.factor < before.factor else fell
         before = replace(before, generation=status.generation, factor=status.factor, fell=fell, too_small=too_small)
-        before = replace(before, changed=now, rising=None, looks=0, falling=None)
+        before = replace(before, changed=now, rising=Streak(), pressing=Streak(), falling=Streak())
     if status.state != DeploymentState.RUNNING:  # the effect of a change can be seen only after the change is done
         before = replace(before, changed=now if before.changed > -math.inf else before.changed)
     heard = {

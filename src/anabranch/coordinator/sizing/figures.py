@@ -128,7 +128,7 @@ def _limits(given: AutoscaleSettings) -> AutoscaleLimits:
 def _verdict(verdict: Verdict, look: Assessment, lag: float) -> AutoscaleVerdict:
     if not look.needs:
         return AutoscaleVerdict(factor=verdict.factor, why=verdict.why)
-    load = look.neediest
+    load = look.load_with(verdict.need or look.most)
     times = _needed(load, lag) / load.rate if load.rate else 0.0
     return AutoscaleVerdict(factor=verdict.factor, why=verdict.why, lane=load.lane, load=times)
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from anabranch.config import AutoscaleSettings
 from anabranch.container.load import Load
 from anabranch.coordinator.sizing import autosizing
-from anabranch.coordinator.sizing.autosizing import Findings, Verdict
+from anabranch.coordinator.sizing.autosizing import Verdict
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.model.factor import FACTORS
 from anabranch.protocol.lane_report import BatchProgress, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus
@@ -183,6 +184,34 @@ def test_after_the_cooldown_it_is_not() -> None:
     assert decided(again, since=1200.0, undone=True).factor == 8
     soon = AutoscaleSettings(max=64, cooldown="5 seconds")
     assert decided(again, soon, since=5.0).factor == 8
+
+
+PATIENT = LIMITS.model_copy(update={"target_busy": 0.3, "cooldown": "30 minutes"})
+
+
+def test_in_the_cooldown_a_busy_lane_does_not_hide_one_whose_records_wait_too_long() -> None:
+    """The busy lane needs factor 8 and has to wait for the cooldown; the other lane needs factor 4 now."""
+    busy, late = report(FIRST, working=1.0), report(SECOND, lag=7_000, **{**BEHIND, "arriving": 0.0})
+    both = status(busy, late, factor=2, generation=2)
+    found = decided(both, PATIENT, since=120.0, seconds=3)
+    assert found.factor == 4
+    assert found.why.startswith(f"lane {SECOND}: 7,000 records wait")
+    assert found.need is not None
+    assert "the factor stays for 1680 s" in decided(status(busy, factor=2, generation=2), PATIENT, since=120.0).why
+    assert decided(both, PATIENT).factor == 4, "the lane whose records wait is helped first"
+
+
+def test_in_the_cooldown_records_must_wait_too_long_in_each_look() -> None:
+    """Looks that found functions merely busy don't count."""
+    findings, verdicts = Findings(), []
+    for second in range(100, 133):
+        lag = 12_000 if second >= 130 else 0
+        its = report(lag=lag, **{**BEHIND, "arriving": 70.0})
+        told = going_on(status(its, factor=2, generation=2), second)
+        look, findings = autosizing.looked(PATIENT, told, 64, 1.0, findings, float(second))
+        verdicts.append(autosizing.decide(PATIENT, told, float(second), False, look, findings, float(second)))
+    assert [each.factor is None for each in verdicts] == [True] * 32 + [False]
+    assert "must be the case for 2 s" in verdicts[-2].why
 
 
 def test_figures_that_are_old_decide_nothing() -> None:

@@ -8,7 +8,8 @@ from anabranch.cli import sizing as sizing_verb
 from anabranch.container.load import Load
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.sizing import autosizing, figures
-from anabranch.coordinator.sizing.autosizing import Assessment, Findings
+from anabranch.coordinator.sizing.autosizing import Assessment
+from anabranch.coordinator.sizing.findings import Findings
 from anabranch.coordinator.sizing.lane_load import catch_up
 from anabranch.coordinator.store import Store
 from anabranch.model.lane import Lane
