@@ -28,14 +28,14 @@ class _Sample:
     Attributes:
         at: the time, in seconds on any clock.
         seconds: how long batches ran since the previous sample.
-        ends: the sum of the inputs' end offsets.
+        ends: the sum of the inputs' end offsets; None while they aren't known.
         done: how many records the lane's attempt had read.
         worked: how long functions worked on each bucket since the previous sample.
     """
 
     at: float
     seconds: float
-    ends: int
+    ends: int | None
     done: int
     worked: Worked = field(default_factory=dict)
 
@@ -84,8 +84,7 @@ class Load:
             done: how many of the batch's records are finished.
         """
         if not self._looks:
-            ends = sum(report.progress.ends.values())
-            self._looks.append(_Sample(now - seconds, 0.0, ends, report.progress.rows))
+            self._looks.append(_Sample(now - seconds, 0.0, _ends(report), report.progress.rows))
         if seconds < self._seconds:  # another batch: the previous one has failed
             self._seconds, self._worked = 0.0, {}
         if now < self._looks[-1].at + _EVERY:
@@ -109,8 +108,7 @@ class Load:
         return {bucket: max(0.0, seconds - self._worked.get(bucket, 0.0)) for bucket, seconds in worked.items()}
 
     def _add(self, report: LaneReport, now: float, seconds: float, worked: Worked, done: int = 0) -> None:
-        ends = sum(report.progress.ends.values())
-        self._looks.append(_Sample(now, seconds, ends, report.progress.rows + done, worked))
+        self._looks.append(_Sample(now, seconds, _ends(report), report.progress.rows + done, worked))
         while now - self._looks[0].at > _WINDOW and len(self._looks) > 2:
             self._looks.popleft()
         first, *later = self._looks
@@ -121,5 +119,17 @@ class Load:
                 buckets.update(each.worked)
             self.busy = min(1.0, sum(each.seconds for each in later) / self.span)
             self.working = min(1.0, max(buckets.values(), default=0.0) / self.span)
-            self.arriving = max(0.0, (self._looks[-1].ends - first.ends) / self.span)
+            self.arriving = self._arriving()
             self.throughput = max(0.0, (self._looks[-1].done - first.done) / self.span)
+
+    def _arriving(self) -> float:
+        """The records that arrived per second, since the inputs' end offsets have been known."""
+        known = [(each.at, each.ends) for each in self._looks if each.ends is not None]
+        if not known:
+            return 0.0
+        (since, before), (until, after) = known[0], known[-1]
+        return max(0.0, (after - before) / (until - since)) if until > since else 0.0
+
+
+def _ends(report: LaneReport) -> int | None:
+    return sum(report.progress.ends.values()) if report.progress.ends else None

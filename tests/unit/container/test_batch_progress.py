@@ -268,6 +268,19 @@ def test_a_lane_is_busy_before_its_first_batch_has_ended() -> None:
     assert load.span == pytest.approx(4.0)
 
 
+def test_records_that_were_there_before_the_ends_were_known_have_not_arrived_since() -> None:
+    """A lane starts while its inputs' end offsets can't be looked up yet; then they can."""
+    load, unknown = Load(), report().changed(ends={})
+    load.runs(unknown, 10.0, 0.5, {})
+    load.ran(unknown.changed(batch=0, seconds=1.0), 11.0)
+    arriving = []
+    for now in range(1, 40):
+        load.runs(report(end=1_000_000_000 + 5 * now), 11.0 + now, float(now), {})
+        arriving.append(load.arriving)
+    assert arriving == [0.0, *[pytest.approx(5)] * 38]
+    assert load.span == 30.0
+
+
 def test_a_batch_counts_once_when_it_has_ended() -> None:
     load = Load()
     load.ran(report(0, 1.0), 0.0)
