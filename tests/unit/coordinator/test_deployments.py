@@ -198,6 +198,18 @@ def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     assert coordinator.rollback("j", RollbackRequest(dry=True)).version_of == 1
 
 
+def test_a_version_whose_autosizer_may_not_choose_the_present_factor_says_so(store: Store) -> None:
+    coordinator, _ = running(store)
+    limits = {"min": 2, "max": 8}
+    made = with_settings(start(job(more=True)), {"job": {"autoscale": limits, "artifact": "image"}})
+    told = coordinator.deploy("j", DeployRequest(start=made, dry=True))
+    (note,) = (each for each in told.notes if "autosizer" in each)
+    assert note.startswith("factor 1 isn't from 2 to 8, so it stays")
+    assert note.endswith("anabranch scale j --factor 2")
+    made = with_settings(made, {"job": {"autoscale": {"max": 8}, "artifact": "image"}})
+    assert not any("autosizer" in each for each in coordinator.deploy("j", DeployRequest(start=made, dry=True)).notes)
+
+
 def test_a_rollback_goes_by_the_same_check(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(state="other"), drop_state=("counted",))

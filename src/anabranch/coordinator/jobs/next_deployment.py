@@ -13,6 +13,7 @@ import msgspec
 from anabranch.coordinator.jobs import pauses, plans
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation
+from anabranch.coordinator.sizing import autosizing
 from anabranch.coordinator.store import DeploymentRecord, Store, stored_jobs
 from anabranch.errors import ConflictError
 from anabranch.model.job_model import JobModel
@@ -129,7 +130,8 @@ def deployed(
         containers=present.generation.containers,
         drop_state=drop_state,
     )
-    found = replace(found, reasons=(*found.reasons, *_unclosed(present.stored, former)))
+    notes = (*found.notes, *_left_alone(model.job, start.model.factor, following))
+    found = replace(found, reasons=(*found.reasons, *_unclosed(present.stored, former)), notes=notes)
     if start.program is None:
         plans.check_follows(stored, graph, start, found.reasons)
     else:
@@ -148,6 +150,14 @@ def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
     if program is None or not program.lacks or not open_lanes(lanes):
         return []
     return [Reason(f"the code of the former version, which must close its lanes, isn't stored: {program.lacks}")]
+
+
+def _left_alone(job: str, factor: int, following: Program) -> list[str]:
+    """A list with one note if the version keeps a factor that the version's own limits for autoscaling don't allow, so
+    that the autosizer leaves the factor alone; otherwise, an empty list."""
+    limits = autosizing.limits_of(following.settings)
+    outside = "" if limits is None else autosizing.outside(limits, job, factor)
+    return [outside] if outside else []
 
 
 def undone(store: Store, running_job: RunningJob, generation: Generation, who: str, why: str) -> NextDeployment:

@@ -22,7 +22,7 @@ from anabranch.model.lane import Lane
 from anabranch.protocol.lane_report import BatchPhase, LanePhase, LaneReport
 from anabranch.protocol.status import JobStatus, LaneStatus
 
-__all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "threads_of"]
+__all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "outside", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """For how many seconds every look must have found the factor too small before it is raised: ``_SURE`` if records wait
@@ -257,10 +257,23 @@ def _raised(status: JobStatus, patience: float, look: Assessment, after: Finding
     return Verdict(pressing.factor, pressing.why, look.advice, pressing)
 
 
+def outside(limits: AutoscaleSettings, job: str, factor: int) -> str:
+    """Why the autosizer leaves a factor alone that isn't between the limits, and what the user can do; empty if the
+    factor is between the limits.
+    """
+    if limits.min <= factor <= limits.max:
+        return ""
+    nearest = min(max(factor, limits.min), limits.max)
+    return (
+        f"factor {factor} isn't from {limits.min} to {limits.max}, so it stays; "
+        f"to let the autosizer choose again: anabranch scale {job} --factor {nearest}"
+    )
+
+
 def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
     """Why the factor isn't changed, no matter what the job needs; empty if it can be changed."""
-    if not limits.min <= status.factor <= limits.max:
-        return f"factor {status.factor} isn't from {limits.min} to {limits.max}: somebody else has set it, so it stays"
+    if kept := outside(limits, status.job, status.factor):
+        return kept
     patience = cooldown_seconds(limits) * _AFTER_UNDONE
     if undone and since < patience:
         return f"the last change was undone {max(0, since):.0f} s ago: the factor stays for {patience:.0f} s"
