@@ -26,8 +26,8 @@ class AssignmentSettings(Section):
     little from other racks (``traffic``)."""
 
     racks: list[str] = []
-    """The racks of the seats, in order; the list is repeated if there are more seats. Used until containers report
-    their own racks."""
+    """The racks of the seats, in order; the list is repeated if there are more seats. An empty entry stands for no
+    rack. Used until containers report their own racks."""
 
     standbys: int = Field(default=0, ge=0, le=8)
     """The number of standbys of each stateful lane: copies of the lane's folder that other processes keep up to

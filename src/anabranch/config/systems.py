@@ -171,13 +171,12 @@ class SystemsSettings(Section):
 
     @property
     def rack(self) -> str | None:
-        """The rack of this process: the ``rack`` of the first section that sets one; None if none does. Raises
-        ConfigError if it contains a reference that can't be resolved here.
+        """The rack of this process: the ``rack`` of the first section that sets one; None if none does. An empty rack
+        counts as not set. Raises ConfigError if it contains a reference that can't be resolved here.
         """
         racks = {name: getattr(section, "rack", None) for name, section in self.sections.items()}
-        return next(
-            (resolved(f"systems.{name}.rack", str(rack)) for name, rack in racks.items() if rack is not None), None
-        )
+        known = (resolved(f"systems.{name}.rack", str(rack)) for name, rack in racks.items() if rack is not None)
+        return next(filter(None, known), None)
 
     def with_rack(self, rack: str) -> SystemsSettings:
         """A copy in which every setting ``rack`` has this value."""

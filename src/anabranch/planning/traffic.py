@@ -36,7 +36,8 @@ def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
     """
     if not where.partitions:
         return None
-    read: dict[str, Counter[str]] = {rack: Counter() for rack in sorted(filter(None, where.seats.values()))}
+    racks = {rack for rack in where.seats.values() if rack is not None}
+    read: dict[str, Counter[str]] = {rack: Counter() for rack in sorted(racks)}
     for lane in lanes:
         mine = where.seats.get(lane.seat)
         if mine is None:

@@ -141,6 +141,8 @@ def test_the_rack_is_known_once_its_reference_is_resolved(monkeypatch: pytest.Mo
         settings.rack  # noqa: B018
     monkeypatch.setenv("ZONE", "eu-1a")
     assert settings.rack == "eu-1a"
+    monkeypatch.setenv("ZONE", "")
+    assert settings.rack is None, "an empty rack is none"
 
 
 def test_what_is_shipped_can_be_opened() -> None:

@@ -23,7 +23,7 @@ def where(job: RunningJob, containers: int) -> Where:
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}
     for number in range(containers):
-        seat, expected = str(number), named[number % len(named)] if named else None
+        seat, expected = str(number), named[number % len(named)] or None if named else None
         holder = job.seats.of(seat)
         racks[seat] = placed.get(seat) or expected if holder is None else holder.record.rack
     lanes = assignment.lanes_reading(follow.heads(job.lanes)) if job.inputs.replicas else {}

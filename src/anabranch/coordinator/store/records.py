@@ -98,7 +98,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
             host=registration.host,
             pid=registration.pid,
             instance=registration.instance,
-            rack=registration.rack,
+            rack=registration.rack or None,  # older containers send an empty rack if their setting is empty
             registered_at=at,
             gone=None,
         )

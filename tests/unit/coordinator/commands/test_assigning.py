@@ -173,6 +173,16 @@ def test_what_is_not_known_is_said_and_nothing_moves(coordinator: Coordinator, r
         coordinator.assign(JOB, AssignRequest())
 
 
+@pytest.mark.parametrize("racks", [("a", "b", ""), RACKS])
+def test_an_empty_rack_is_none(coordinator: Coordinator, racks: tuple[str, ...]) -> None:
+    """As a container reports it whose setting is a variable that is empty there, or as settings name it."""
+    coordinator.start(start({"racks": [*RACKS, ""]}))
+    crew(coordinator, *racks)
+    assert "" not in by_rack(coordinator).values()
+    told = coordinator.scale(JOB, ScaleRequest(containers=4, dry=True))
+    assert (told.before is None, told.after, told.containers) == ("" in racks, None, 4)
+
+
 def test_scaling_places_by_racks_and_a_cancelled_change_goes_back(coordinator: Coordinator) -> None:
     coordinator.start(start(BY_RACKS, racks=RACKS))
     workers = crew(coordinator, *RACKS)
