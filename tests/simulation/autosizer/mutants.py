@@ -138,7 +138,7 @@ MUTANTS = {
     "slots have no end": Mutant(_slots_have_no_end, frozenset({"wavers", "falls"}), ("few slots",)),
     "frozen lanes count": Mutant(_frozen_lanes_count, frozenset({"stale"}), ("silent",), 100),
     "falls while more and more arrives": Mutant(
-        _loads(lambda load: replace(load, growth=1.0)), frozenset({"wavers", "overload"}), ("ramp",), 117
+        _loads(lambda load: replace(load, growth=1.0)), frozenset({"wavers", "overload"}), ("silent",), 100
     ),
     "pause costs nothing": Mutant(_pause_costs_nothing, frozenset({"pays"}), ("costly",)),
     "falls at the first look": Mutant(
