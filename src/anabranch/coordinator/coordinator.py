@@ -98,7 +98,7 @@ class Coordinator(Operations):
         links: Mapping[str, str] | None = None,
     ) -> None:
         self.registry = JobRegistry(store, clock, lease, now, grace, first)
-        self.membership = Membership(self.registry, lambda job: autoscale.autoscale(self.registry, job))
+        self.membership = Membership(self.registry, lambda job: autoscale.autoscale(self._context, job))
         self.reads = Reads(self.registry, lambda: self.membership.invalid_heartbeats, links)
         self._store = store
         self._sweep_schedule = SweepSchedule(store, retain or Retain(), clock)
@@ -311,7 +311,7 @@ class Coordinator(Operations):
                     self.registry.advance(running_job)
         for running_job in served:
             with self.registry.isolated(running_job, "the job can't be autoscaled"):
-                autoscale.autoscale(self.registry, running_job.job)
+                autoscale.autoscale(self._context, running_job.job)
         self.reads.histories.sample()
         self._sweep_schedule.look()
 

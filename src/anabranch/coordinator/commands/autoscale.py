@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from anabranch import logs
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
@@ -20,24 +21,35 @@ from anabranch.protocol.status import JobStatus, Sizing
 
 __all__ = ["autoscale", "explain"]
 
+log = logs.get_logger()
+
 _SIZE_EVERY = 1.0
+_LOCATE_AGAIN = 60.0
+"""For how many seconds no factor is tried after the racks of replicas couldn't be looked up: a lookup can take long."""
 _ADVISED_AFTER = 30.0
 """How many seconds advice must have been valid before an event reports it."""
 
 
-def autoscale(registry: JobRegistry, job: str) -> None:
+def autoscale(context: Context, job: str) -> None:
     """Let the autosizer choose the factor of a running job, and give the job this factor. Does nothing if the
     coordinator doesn't serve the job, if the job isn't scaled automatically, or if this was called for the job within
     the last second.
 
     If the factor is refused, an event says so, and no factor is tried again in the same generation. If no factor helps
-    enough for some time, an event gives advice, once per generation.
+    enough for some time, an event gives advice, once per generation. If tasks are placed by racks, and a system doesn't
+    say where its replicas are, no factor is tried for a minute.
     """
+    registry = context.registry
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
         if verdict is None:
             return
         snapshot = off_lock.take(registry, jobs[job])
+    if _places_by_racks(snapshot.running_job):
+        located = _located(context, snapshot)
+        if located is None:
+            return
+        snapshot = located
     planned, refused, request = None, None, ScaleRequest(factor=verdict.factor)
     try:
         planned = scale.plan(
@@ -58,6 +70,32 @@ def autoscale(registry: JobRegistry, job: str) -> None:
             registry.change(running_job, planned)
 
 
+def _places_by_racks(running_job: RunningJob) -> bool:
+    return running_job.settings.assignment.strategy != "none" and len(running_job.model.containers) > 1
+
+
+def _located(context: Context, before: JobSnapshot) -> JobSnapshot | None:
+    """A snapshot of the job with the current racks of replicas. None if they aren't known at the moment, or if the job
+    has changed since the snapshot ``before``.
+    """
+    registry, job, refused = context.registry, before.running_job.job, None
+    try:
+        context.locate(job)
+    except AnabranchError as error:
+        refused = error
+    with registry.locked_all() as jobs:
+        running_job = jobs.get(job)
+        if running_job is None:
+            return None
+        if refused is not None:
+            log.warning("the factor stays, as it isn't known where replicas are", job=job, error=str(refused))
+            running_job.scaling.not_before = registry.clock() + _LOCATE_AGAIN
+            return None
+        after = off_lock.take(registry, running_job)
+        is_same = after.basis == before.basis and running_job.state is before.running_job.state
+        return after if is_same else None
+
+
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
     """The autosizer's verdict, if one is due and another factor should be tried; otherwise None."""
     limits = running_job.settings.autoscale
@@ -70,7 +108,7 @@ def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
     if verdict.factor is None or running_job.generation == running_job.scaling.refused:
         _advise(registry, running_job, verdict)
         return None
-    return verdict
+    return None if registry.clock() < running_job.scaling.not_before else verdict
 
 
 def explain(context: Context, job: str) -> Sizing:

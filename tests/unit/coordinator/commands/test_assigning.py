@@ -22,9 +22,9 @@ from anabranch.protocol.commands import AssignRequest, ScaleRequest
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest
 from tests.support.verbs import Call, served
+from tests.unit.coordinator.coping import Coping
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
-from tests.unit.coordinator.workers import Worker
 from tests.unit.planning.factory import around, new_id
 
 JOB, IN = "j", "kafka/in"
@@ -69,25 +69,25 @@ def replicas() -> Replicas:
 
 
 @pytest.fixture
-def coordinator(replicas: Replicas) -> Coordinator:
+def coordinator(replicas: Replicas, clock: Clock) -> Coordinator:
     return Coordinator(
-        Store("sqlite://"), clock=Clock(), lease=10, grace=2, locating=replicas, counting=lambda *_: {IN: 6}
+        Store("sqlite://"), clock=clock, lease=10, grace=2, locating=replicas, counting=lambda *_: {IN: 6}
     )
 
 
-def crew(coordinator: Coordinator, *racks: str | None) -> list[Worker]:
+def crew(coordinator: Coordinator, *racks: str | None) -> list[Coping]:
     """Containers in these racks, which come in this order; their job runs."""
     for number, rack in enumerate(racks):
         me = Registration(job=JOB, execution=f"execution-{number}", host="here", pid=number, rack=rack)
         coordinator.register(me)
     held = coordinator.status(JOB).containers
-    workers = [Worker(coordinator, each.seat, pid=each.pid) for each in held]
+    workers = [Coping(coordinator, each.seat, pid=each.pid) for each in held]
     turns(workers)
     assert coordinator.status(JOB).state == "running"
     return workers
 
 
-def turns(workers: list[Worker], count: int = 8) -> None:
+def turns(workers: Iterable[Coping], count: int = 8) -> None:
     for _ in range(count):
         for worker in workers:
             worker.turn()
@@ -201,6 +201,36 @@ def test_scaling_places_by_racks_and_a_cancelled_change_goes_back(coordinator: C
     coordinator.scale(JOB, ScaleRequest(factor=1))
     turns(workers)
     assert placed(coordinator) == before
+
+
+def test_the_autosizer_places_by_the_racks_of_now_and_waits_while_they_are_not_known(
+    coordinator: Coordinator, replicas: Replicas, clock: Clock
+) -> None:
+    wished = start(BY_RACKS, racks=RACKS)
+    assert wished.program is not None
+    wished.program.settings["job"] = {"autoscale": {"max": 8}}
+    coordinator.start(wished)
+    workers = crew(coordinator, *RACKS)
+
+    def passed(seconds: int) -> None:
+        for _ in range(seconds):
+            clock.at += 1
+            turns(workers, 1)
+            coordinator.tick()
+
+    for worker in workers:
+        worker.working = 1.0
+    replicas.away, asked = True, replicas.asked
+    passed(30)
+    assert (coordinator.model(JOB).factor, coordinator.status(JOB).state) == (1, "running")
+    assert replicas.asked == asked + 1, "as an answer can take long, it isn't asked each second"
+    assert not [each for each in coordinator.events(JOB) if each.kind == "autoscale"]
+    replicas.away = False
+    replicas.racks |= {0: ("b",), 1: ("a",)}
+    passed(60)
+    assert coordinator.model(JOB).factor == 2
+    seats = placed(coordinator)
+    assert {seats[name] for name in seats if name.startswith("Partition_0")} == {"1"}
 
 
 def test_an_assignment_can_be_cancelled(coordinator: Coordinator) -> None:
