@@ -27,8 +27,8 @@ def place(
 
     These are the criteria, in order of importance:
 
-    1. Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats that had
-       the most tasks and, of seats that had equally many, to those with the lowest ``load``.
+    1. Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats with
+       the lowest ``load`` and, of seats with equal loads, to those that had the most tasks.
     2. Partitions are read in few containers: the fewest possible if all groups of tasks that read the same partitions
        are alike (see :func:`_is_uniform`).
     3. Few tasks move: the fewest possible if no two tasks read the same partition.
@@ -44,11 +44,11 @@ def place(
         ConfigError: there are no seats.
     """
     ordered = sorted(tasks, key=attrgetter("index", "name"))
-    loaded = sorted(set(seats), key=lambda seat: ((load or {}).get(seat, 0), len(seat), seat))
-    if not loaded:
+    named = sorted(set(seats), key=lambda seat: (len(seat), seat))
+    if not named:
         raise ConfigError("there is no container to place tasks in", "set containers to 1 or more")
     homes = _homes(ordered, previous or {})
-    sizes = _sizes(len(ordered), loaded, homes)
+    sizes = _sizes(len(ordered), named, homes, load or {})
     groups = _groups(ordered)
     pieces = list(groups.values())
     staying = _staying(sizes, pieces, homes)
@@ -108,14 +108,15 @@ def _is_uniform(groups: _Groups) -> bool:
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
 
-def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str]) -> dict[str, int]:
-    """The number of tasks for each seat; the sum is ``count``. Each number is the average, rounded up for the seats
-    that had the most tasks, and down for the others.
+def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str], load: Mapping[str, int]) -> dict[str, int]:
+    """The number of tasks for each seat, in the order of the seats' loads; the sum is ``count``. Each number is the
+    average, rounded up for the seats with the lowest load (of seats with equal loads, for those that had the most
+    tasks), and down for the others.
     """
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())
-    fullest = sorted(seats, key=lambda seat: -held[seat])[:ceilings]
-    return {seat: floor + (seat in fullest) for seat in seats}
+    first = set(sorted(seats, key=lambda seat: (load.get(seat, 0), -held[seat]))[:ceilings])
+    return {seat: floor + (seat in first) for seat in sorted(seats, key=lambda seat: load.get(seat, 0))}
 
 
 def _groups(tasks: Iterable[Task]) -> _Groups:

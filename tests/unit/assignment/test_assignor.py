@@ -168,6 +168,35 @@ def test_it_is_balanced_the_same_in_any_order_and_on_its_own_result_nothing_move
         )
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 4]),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from(["min_traffic", "balance_subtopology"]),
+)
+@settings(max_examples=60)
+def test_all_stages_together_are_balanced_after_a_change_of_containers_too(
+    shapes: list[tuple[int, bool]], factor: int, before: int, after: int, strategy: str
+) -> None:
+    stages = [
+        stage(partitions, factor, str(number), stateful, f"s{number}")
+        for number, (partitions, stateful) in enumerate(shapes)
+    ]
+    replicas = {f"kafka/s{number}": dict.fromkeys(range(3), RACKS) for number in range(len(stages))}
+    rules = Rules(strategy=strategy)  # type: ignore[arg-type]
+
+    def around(containers: int) -> Where:
+        return Where(seats={str(each): RACKS[each % 3] for each in range(containers)}, partitions=replicas)
+
+    former = assignor.seat(stages, {}, around(before), rules).seats
+    found = assignor.seat(stages, former, around(after), rules).seats
+    for some in (stages, [each for each in stages if each.stateful]):
+        counts = Counter(seat for each in some for seat in found[each.stage].values())
+        assert max(counts.values(), default=0) - min(counts[seat] for seat in around(after).seats) <= 1
+    assert assignor.seat(stages, found, around(after), rules).seats == found
+
+
 def test_buckets_of_a_partition_stay_together_where_its_replica_is() -> None:
     around = where("abc", {number: [RACKS[number // 2]] for number in range(6)})
     one = stage(6, factor=4)
