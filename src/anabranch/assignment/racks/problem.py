@@ -189,7 +189,7 @@ def _once(kind: str, names: Iterable[str]) -> None:
 def _check(task: Task, partitions: tuple[Partition, ...]) -> None:
     seen = set()
     for one in partitions:
-        if not (math.isfinite(one.weight) and one.weight >= 0):
+        if not (one.weight >= 0 and (isinstance(one.weight, int) or math.isfinite(one.weight))):
             raise ConfigError(
                 f"partition {one.partition} of {one.stream} has weight {one.weight} in task {task.name}",
                 "a weight is 0 or more",

@@ -78,6 +78,8 @@ BAD = [
     pytest.param({"tasks": reading(weight=True)}, "$.tasks[0].partitions[0].weight", id="weight of truth"),
     pytest.param({"tasks": reading(weight=2**70)}, "", id="weight beyond 64 bits"),
     pytest.param({"tasks": reading(weight=1e300)}, "too large", id="weight beyond all"),
+    pytest.param({"tasks": reading(weight=10**400)}, "too large", id="whole weight beyond all fractions"),
+    pytest.param({"tasks": reading(weight=-(10**400))}, "a weight is 0 or more", id="the same below 0"),
     pytest.param(
         {"tasks": [*reading(weight=1e-300), task(name="other")]}, "too large", id="weight too fine beside a whole one"
     ),
