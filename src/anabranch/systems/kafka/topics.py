@@ -204,13 +204,12 @@ class Topics:
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
         """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
-        rack. Replicas on brokers that don't run are left out, unless none of the partition's brokers runs.
+        rack. Replicas on brokers that can't be reached at the moment, for example because they restart, are left out.
         """
         found = {}
         for part in self.describe(stream).partitions:
             nodes = [*([part.leader] if part.leader is not None else []), *part.replicas]
-            running = [node for node in nodes if node.host]
-            found[part.id] = tuple(dict.fromkeys(node.rack or None for node in running or nodes))
+            found[part.id] = tuple(dict.fromkeys(node.rack or None for node in nodes if node.host))
         return found
 
     def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
