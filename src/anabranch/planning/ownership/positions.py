@@ -77,7 +77,7 @@ class Former:
         """
         own = _part_of(ssp, factor)
         found: dict[KeyPart, int] = {}
-        for part in (*own.wider, own, *self._within.get(own, ())):
+        for part in (*own.wider, own, *sorted(self._within.get(own, ()))):  # coarsest first
             for offset in self._at.get(part, ()):
                 common = max(own, part)
                 if common in found or not found.keys().isdisjoint(common.wider):

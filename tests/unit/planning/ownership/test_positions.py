@@ -55,6 +55,13 @@ def test_where_it_begins(
     assert Former(former).begin(ssp, factor, start=100) == Position(ssp=ssp, offset=wanted[0], parts=wanted[1])
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_owners_are_noticed_in_any_order(order: int) -> None:
+    former = [left(part(0), 2, 20), left(part(0), 4, 40)][::order]
+    with pytest.raises(StateError, match="two lanes had the keys 0/4 of kafka/flights/3"):
+        Former(former).begin(WHOLE_SSP, 1, start=100)
+
+
 def test_no_keys_have_two_owners() -> None:
     with pytest.raises(StateError, match="two lanes had the keys 3/4 of kafka/flights/3"):
         Former([left(part(1), 2, 5), left(part(3), 4, 9)]).begin(WHOLE_SSP, 1, start=0)
