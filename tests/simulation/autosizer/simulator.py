@@ -352,7 +352,7 @@ def run(trace: Trace) -> Run:
             ),
         )
         look, findings = autosizing.looked(trace.limits, status, trace.work.threads, trace.foretold, findings, now)
-        verdict = autosizing.decide(trace.limits, status, now - changed_at, False, look, findings, now)
+        verdict = autosizing.decide(trace.limits, status, now - changed_at, math.inf, look, findings, now)
         found.advice |= set(look.advice)
         if not look.unknown and told:
             found.first_figures = min(found.first_figures, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_figures_that_are_away_are_no_zeros() -> None:
         its = report(working=0.0 if away else 0.65, span=0.0 if away else 30.0, busy=0.0 if away else 1.0)
         told = going_on(status(its), second)
         look, findings = autosizing.looked(LIMITS, told, 64, 1.0, findings, float(second))
-        assert autosizing.decide(LIMITS, told, LONG, False, look, findings, float(second)).factor is None
+        assert autosizing.decide(LIMITS, told, LONG, math.inf, look, findings, float(second)).factor is None
 
 
 @pytest.mark.parametrize("hot", [1e-12, 1e12])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -85,10 +86,13 @@ def decided(
 ) -> Verdict:
     """The first change that comes of so many seconds of such figures, else what is said at last."""
     findings, verdict = Findings(), Verdict(None, "")
+    undone_since = since if undone else math.inf
     for second in range(seconds):
         told_now = going_on(told, second)
         look, findings = autosizing.looked(limits, told_now, threads, pause, findings, float(second))
-        verdict = autosizing.decide(limits, told_now, since, undone, look, findings, float(second))
+        verdict = autosizing.decide(
+            limits, told_now, since, since if undone else math.inf, look, findings, float(second)
+        )
         if verdict.factor is not None:
             return verdict
     return verdict

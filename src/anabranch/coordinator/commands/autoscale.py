@@ -102,6 +102,7 @@ def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
     running_job.scaling.looked_at = registry.clock()
+    running_job.scaling.undone_at = _undone_at(running_job)
     status = registry.status(running_job)
     look, running_job.scaling.findings = _look(registry, running_job, limits, status)
     verdict = _verdict(registry, running_job, limits, status, look, running_job.scaling.findings)
@@ -172,6 +173,13 @@ def _verdict(
     look: Assessment,
     findings: Findings,
 ) -> Verdict:
-    now, undone = registry.clock(), running_job.model.undoes > 0
-    since = now - running_job.progress.unchanged_since
+    now = registry.clock()
+    since, undone = now - running_job.progress.unchanged_since, now - _undone_at(running_job)
     return autosizing.decide(limits, status, since, undone, look, findings, now)
+
+
+def _undone_at(running_job: RunningJob) -> float:
+    """When a change was last undone, on this coordinator's clock; minus infinity if none was. Later generations don't
+    change this time.
+    """
+    return running_job.progress.unchanged_since if running_job.model.undoes else running_job.scaling.undone_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -252,6 +253,7 @@ class AutoscaleState:
         findings: the results of all looks so far.
         advised: the last generation in which the autosizer gave advice; 0 for none.
         refused: the last generation in which the autosizer's factor was refused; 0 for none.
+        undone_at: when a change was last undone, on this coordinator's clock; minus infinity if none was.
         not_before: the earliest time at which a factor may be tried, on this coordinator's clock.
         scalable: whether the job can have a factor above 1, by deployment and generation. Only the last examined
             generation has an entry.
@@ -261,6 +263,7 @@ class AutoscaleState:
     findings: Findings = field(default_factory=Findings)
     advised: int = 0
     refused: int = 0
+    undone_at: float = -math.inf
     not_before: float = 0.0
     scalable: Mapping[tuple[int, int], bool] = field(default_factory=dict)
 

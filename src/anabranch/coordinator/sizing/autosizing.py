@@ -195,7 +195,7 @@ def decide(
     limits: AutoscaleSettings,
     status: JobStatus,
     since: float,
-    undone: bool,
+    undone: float,
     look: Assessment,
     after: Findings,
     now: float,
@@ -208,11 +208,11 @@ def decide(
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.
-        undone: whether the last change undid another change.
+        undone: the seconds since a change was last undone; infinity if none was.
     """
     if look.unknown:
         return Verdict(None, look.unknown)
-    held = _held(limits, status, since, undone)
+    held = _held(limits, status, undone)
     if held:
         return Verdict(None, held, look.advice)
     need, cooldown = look.most, cooldown_seconds(limits)
@@ -270,13 +270,13 @@ def outside(limits: AutoscaleSettings, job: str, factor: int) -> str:
     )
 
 
-def _held(limits: AutoscaleSettings, status: JobStatus, since: float, undone: bool) -> str:
+def _held(limits: AutoscaleSettings, status: JobStatus, undone: float) -> str:
     """Why the factor isn't changed, no matter what the job needs; empty if it can be changed."""
     if kept := outside(limits, status.job, status.factor):
         return kept
     patience = cooldown_seconds(limits) * _AFTER_UNDONE
-    if undone and since < patience:
-        return f"the last change was undone {max(0, since):.0f} s ago: the factor stays for {patience:.0f} s"
+    if undone < patience:
+        return f"a change was undone {max(0, undone):.0f} s ago: the factor stays for {patience:.0f} s"
     return ""
 
 

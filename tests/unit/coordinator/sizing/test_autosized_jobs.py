@@ -236,6 +236,22 @@ def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock
     assert coordinator.status(JOB).factor == 2
 
 
+def test_it_waits_as_long_if_another_change_follows_the_undone_one(store: Store, clock: Clock) -> None:
+    coordinator = coordinator_of(store, clock)
+    worker = started(coordinator)
+    worker.working = 1.0
+    worker.fails = lambda lane: lane.factor == 2 and lane.stateful
+    passed(worker, clock, 40)
+    assert (coordinator.status(JOB).factor, coordinator.status(JOB).generation) == (1, 3)
+    worker.fails = lambda lane: False
+    coordinator.scale(JOB, ScaleRequest(factor=4))
+    passed(worker, clock, 600)
+    assert (coordinator.status(JOB).state, coordinator.status(JOB).factor) == ("running", 4)
+    assert "a change was undone" in coordinator.sizing(JOB).autoscale
+    passed(worker, clock, 900)
+    assert coordinator.status(JOB).factor == 8
+
+
 def test_it_is_off_by_default(store: Store, clock: Clock) -> None:
     coordinator = coordinator_of(store, clock)
     worker = started(coordinator, autoscale=None)

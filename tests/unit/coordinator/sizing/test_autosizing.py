@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -209,7 +210,7 @@ def test_in_the_cooldown_records_must_wait_too_long_in_each_look() -> None:
         its = report(lag=lag, **{**BEHIND, "arriving": 70.0})
         told = going_on(status(its, factor=2, generation=2), second)
         look, findings = autosizing.looked(PATIENT, told, 64, 1.0, findings, float(second))
-        verdicts.append(autosizing.decide(PATIENT, told, float(second), False, look, findings, float(second)))
+        verdicts.append(autosizing.decide(PATIENT, told, float(second), math.inf, look, findings, float(second)))
     assert [each.factor is None for each in verdicts] == [True] * 32 + [False]
     assert "must be the case for 2 s" in verdicts[-2].why
 
@@ -220,7 +221,7 @@ def test_figures_that_are_old_decide_nothing() -> None:
     factors, why = [], ""
     for second in range(60):
         look, findings = autosizing.looked(LIMITS, told, 64, 1.0, findings, 100.0 + 5 * second)
-        verdict = autosizing.decide(LIMITS, told, LONG, False, look, findings, 100.0 + 5 * second)
+        verdict = autosizing.decide(LIMITS, told, LONG, math.inf, look, findings, 100.0 + 5 * second)
         factors, why = [*factors, verdict.factor], verdict.why
     assert set(factors) == {None}
     assert why == f"lane {FIRST}: its figures are 295 s old"
@@ -235,7 +236,7 @@ def test_a_lane_that_does_nothing_tells_nothing(phase: str, factor: int | None) 
         told = status(report(lag=60_000, batch_progress=progress, **BEHIND), generation=1)
         look, findings = autosizing.looked(LIMITS, told, 64, 1.0, findings, float(second))
         if second >= 16:
-            found = found or autosizing.decide(LIMITS, told, LONG, False, look, findings, float(second)).factor
+            found = found or autosizing.decide(LIMITS, told, LONG, math.inf, look, findings, float(second)).factor
     assert found == factor
 
 
@@ -257,7 +258,7 @@ def test_a_fall_waits_until_all_looks_of_the_cooldown_agree() -> None:
     for second in range(200):
         told = going_on(status(report(working=0.27 if second == 60 else 0.1)), second)
         look, findings = autosizing.looked(LIMITS, told, 64, 1.0, findings, float(second))
-        verdict = autosizing.decide(LIMITS, told, LONG, False, look, findings, float(second))
+        verdict = autosizing.decide(LIMITS, told, LONG, math.inf, look, findings, float(second))
         assert verdict.factor is None or second >= 120
         if verdict.factor is not None:
             break
