@@ -90,9 +90,7 @@ def decided(
     for second in range(seconds):
         told_now = going_on(told, second)
         look, findings = autosizing.looked(limits, told_now, threads, pause, findings, float(second))
-        verdict = autosizing.decide(
-            limits, told_now, since, since if undone else math.inf, look, findings, float(second)
-        )
+        verdict = autosizing.decide(limits, told_now, since, undone_since, look, findings, float(second))
         if verdict.factor is not None:
             return verdict
     return verdict

@@ -247,7 +247,7 @@ def test_the_same_figures_of_a_lane_at_work_let_nothing_fall() -> None:
         findings = Findings()
         for second in range(140):
             look, findings = autosizing.looked(LIMITS, status(told), 64, 1.0, findings, float(second))
-            verdicts[name] = autosizing.decide(LIMITS, status(told), LONG, False, look, findings, float(second))
+            verdicts[name] = autosizing.decide(LIMITS, status(told), LONG, math.inf, look, findings, float(second))
     assert verdicts["idle"].factor == 1
     assert verdicts["at work"].factor is None
     assert verdicts["at work"].why == f"lane {FIRST}: its figures are 139 s old"
