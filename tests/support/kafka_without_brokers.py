@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
 _METADATA, _API_VERSIONS = 3, 18
@@ -14,11 +16,13 @@ _UNSUPPORTED_VERSION = 35
 
 class Server:
     """Answers requests for metadata: the first ``named`` ones with itself as the only broker, the next ``nameless``
-    ones without any broker, and those after them with itself again.
+    ones without any broker, and those after them with itself again. Each answer has these topics, without partitions.
     """
 
-    def __init__(self, named: int, nameless: int) -> None:
+    def __init__(self, named: int, nameless: int, topics: Sequence[str] = ()) -> None:
         self._named, self._nameless, self._answered = named, nameless, 0
+        told = (struct.pack(">hh", 0, len(name)) + name.encode() + struct.pack(">bi", 0, 0) for name in topics)
+        self._topics = struct.pack(">i", len(topics)) + b"".join(told)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
         threading.Thread(target=self._accept, daemon=True).start()
@@ -35,7 +39,7 @@ class Server:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rb") as requests:
+        with suppress(ConnectionError), connection, connection.makefile("rb") as requests:
             while (answer := self._answer(requests)) is not None:
                 connection.sendall(struct.pack(">i", len(answer)) + answer)
 
@@ -51,7 +55,7 @@ class Server:
 
     def _metadata(self) -> bytes:
         self._answered += 1
-        throttled, topics, cluster = struct.pack(">i", 0), struct.pack(">i", 0), struct.pack(">h", 1) + b"c"
+        throttled, topics, cluster = struct.pack(">i", 0), self._topics, struct.pack(">h", 1) + b"c"
         if self._named < self._answered <= self._named + self._nameless:
             return throttled + struct.pack(">i", 0) + cluster + struct.pack(">i", -1) + topics
         host, no_rack = b"127.0.0.1", struct.pack(">h", -1)

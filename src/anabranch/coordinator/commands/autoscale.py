@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch import logs
 from anabranch.config import AutoscaleSettings
 from anabranch.coordinator.commands import off_lock, scale
 from anabranch.coordinator.commands.context import Context
@@ -21,11 +20,11 @@ from anabranch.protocol.status import JobStatus, Sizing
 
 __all__ = ["autoscale", "explain"]
 
-log = logs.get_logger()
-
 _SIZE_EVERY = 1.0
+_LOCATED_FOR = 30.0
+"""For how many seconds the racks of replicas count as known after they were looked up."""
 _LOCATE_AGAIN = 60.0
-"""For how many seconds no factor is tried after the racks of replicas couldn't be looked up: a lookup can take long."""
+"""The time between two checks of the inputs that the autosizer asks for: a check can take long."""
 _ADVISED_AFTER = 30.0
 """How many seconds advice must have been valid before an event reports it."""
 
@@ -36,20 +35,19 @@ def autoscale(context: Context, job: str) -> None:
     the last second.
 
     If the factor is refused, an event says so, and no factor is tried again in the same generation. If no factor helps
-    enough for some time, an event gives advice, once per generation. If tasks are placed by racks, and a system doesn't
-    say where its replicas are, no factor is tried for a minute.
+    enough for some time, an event gives advice, once per generation. If tasks are placed by racks, a factor is tried
+    only after the check of the inputs has looked up the racks of replicas. This function doesn't look them up itself:
+    its thread also renews the coordinator's lead, and systems may take long to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
         verdict = _wanted(registry, jobs[job]) if job in jobs else None
         if verdict is None:
             return
-        snapshot = off_lock.take(registry, jobs[job])
-    if _places_by_racks(snapshot.running_job):
-        located = _located(context, snapshot)
-        if located is None:
+        if not _is_located(registry, jobs[job]):
+            _have_located(registry, jobs[job])
             return
-        snapshot = located
+        snapshot = off_lock.take(registry, jobs[job])
     planned, refused, request = None, None, ScaleRequest(factor=verdict.factor)
     try:
         planned = scale.plan(
@@ -70,30 +68,19 @@ def autoscale(context: Context, job: str) -> None:
             registry.change(running_job, planned)
 
 
-def _places_by_racks(running_job: RunningJob) -> bool:
-    return running_job.settings.assignment.strategy != "none" and len(running_job.model.containers) > 1
+def _is_located(registry: JobRegistry, running_job: RunningJob) -> bool:
+    """Whether the racks of replicas were looked up a short time ago, or aren't needed to place the job's tasks."""
+    if running_job.settings.assignment.strategy == "none" or len(running_job.model.containers) == 1:
+        return True
+    return registry.clock() <= running_job.inputs.located_at + _LOCATED_FOR
 
 
-def _located(context: Context, before: JobSnapshot) -> JobSnapshot | None:
-    """A snapshot of the job with the current racks of replicas. None if they aren't known at the moment, or if the job
-    has changed since the snapshot ``before``.
-    """
-    registry, job, refused = context.registry, before.running_job.job, None
-    try:
-        context.locate(job)
-    except AnabranchError as error:
-        refused = error
-    with registry.locked_all() as jobs:
-        running_job = jobs.get(job)
-        if running_job is None:
-            return None
-        if refused is not None:
-            log.warning("the factor stays, as it isn't known where replicas are", job=job, error=str(refused))
-            running_job.scaling.not_before = registry.clock() + _LOCATE_AGAIN
-            return None
-        after = off_lock.take(registry, running_job)
-        is_same = after.basis == before.basis and running_job.state is before.running_job.state
-        return after if is_same else None
+def _have_located(registry: JobRegistry, running_job: RunningJob) -> None:
+    """Have the job's inputs checked soon, unless this was asked for within the last minute."""
+    now = registry.clock()
+    if now >= running_job.scaling.locate_from:
+        running_job.scaling.locate_from = now + _LOCATE_AGAIN
+        running_job.inputs.look_from = min(running_job.inputs.look_from, now)
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
@@ -109,7 +96,7 @@ def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
     if verdict.factor is None or running_job.generation == running_job.scaling.refused:
         _advise(registry, running_job, verdict)
         return None
-    return None if registry.clock() < running_job.scaling.not_before else verdict
+    return verdict
 
 
 def explain(context: Context, job: str) -> Sizing:
@@ -129,6 +116,9 @@ def explain(context: Context, job: str) -> Sizing:
     verdict = None
     if seen.settings.autoscale is not None:
         verdict = _verdict(registry, seen, limits, status, look, findings)
+        if verdict.factor is not None and not _is_located(registry, seen):
+            waits = "it waits until it is known in which racks the replicas of the inputs are"
+            verdict = Verdict(None, f"{verdict.why}: factor {verdict.factor}, but {waits}", verdict.advice)
     return figures.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
 
 

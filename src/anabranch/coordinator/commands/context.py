@@ -63,16 +63,17 @@ class Context:
         """
         with self.registry.locked(job) as running_job:
             streams = sorted({*counts, *(name for stage in running_job.model.stages for name in stage.inputs)})
-            if not any(racks.where(running_job, len(running_job.model.containers)).seats.values()):
-                return
+            has_racks = any(racks.where(running_job, len(running_job.model.containers)).seats.values())
         try:
-            replicas = self.locating(job, running_job.settings.given, streams)
+            replicas = self.locating(job, running_job.settings.given, streams) if has_racks else None
         except AnabranchError:
             if running_job.settings.assignment.strategy != "none":
                 raise
             replicas = {}  # without a strategy that needs them, replicas are merely displayed
         with self.registry.locked_as_seen():
-            running_job.inputs.replicas = replicas
+            running_job.inputs.located_at = self.registry.clock()
+            if replicas is not None:
+                running_job.inputs.replicas = replicas
 
 
 def enter(

@@ -141,9 +141,13 @@ def _look_at(context: Context, running_job: RunningJob) -> None:
     counts, why = before.running_job.inputs.counts, ""
     try:
         counts = context.counting(running_job.job, running_job.settings.given, *context.inputs(before.present))
-        context.locate(running_job.job, counts)
     except AnabranchError as error:
         why = f"how many partitions its inputs have isn't known: {error.what}"
+    else:
+        try:
+            context.locate(running_job.job, counts)
+        except AnabranchError as error:
+            why = f"in which racks the replicas of its inputs are isn't known: {error.what}"
     seen = expand.seen(before.present.graph, before.present.model, counts)
     with registry.locked_all() as jobs:
         if jobs.get(running_job.job) is not running_job:

@@ -254,7 +254,8 @@ class AutoscaleState:
         advised: the last generation in which the autosizer gave advice; 0 for none.
         refused: the last generation in which the autosizer's factor was refused; 0 for none.
         undone_at: when a change was last undone, on this coordinator's clock; minus infinity if none was.
-        not_before: the earliest time at which a factor may be tried, on this coordinator's clock.
+        locate_from: the earliest time at which the autosizer may have the inputs checked, so that the racks of their
+            replicas are known, on this coordinator's clock.
         scalable: whether the job can have a factor above 1, by deployment and generation. Only the last examined
             generation has an entry.
     """
@@ -264,7 +265,7 @@ class AutoscaleState:
     advised: int = 0
     refused: int = 0
     undone_at: float = -math.inf
-    not_before: float = 0.0
+    locate_from: float = 0.0
     scalable: Mapping[tuple[int, int], bool] = field(default_factory=dict)
 
 
@@ -360,10 +361,13 @@ class Inputs:
         counts: the inputs' partition counts, by ``system/stream``.
         replicas: the racks of each partition's replicas, the leader's first, by ``system/stream`` and partition. None
             stands for a replica without a rack. Streams without known racks are left out.
+        located_at: when ``replicas`` was last looked up with success, on this coordinator's clock; minus infinity if it
+            wasn't.
         warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 
     look_from: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
+    located_at: float = -math.inf
     warning: str = ""

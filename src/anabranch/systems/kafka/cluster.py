@@ -23,6 +23,8 @@ V = TypeVar("V")
 Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
+_AGAIN_SECONDS = 0.25
+"""The pause before a new client asks again, because a client that has asked gave up."""
 _SHORTEST, _SLOWER = 0.125, 4.0
 """A request's first client waits for at least this share of the patience, and for at least this many times as long as
 the last answer took. Then another client makes the request, too."""
@@ -154,14 +156,14 @@ class Cluster:
             client, asked = self._admin.get(), time.monotonic()
             try:
                 found: ClusterMetadata = client[0].list_topics(topic, timeout=wait)
+                if not found.brokers:
+                    raise KafkaException(KafkaError(KafkaError._PARTIAL, "the broker knows no brokers"))
             except KafkaException as error:
-                client[0].poll(_STEP_SECONDS)
-                wait = deadline - time.monotonic()
-                code = error.args[0].code()
-                if code != KafkaError._PARTIAL:
-                    self._admin.drop(client)
+                client[0].poll(_AGAIN_SECONDS)
+                self._admin.drop(client)
                 self.check(client[1], float("inf"))
-                if code not in _NO_ANSWER or wait <= 0:
+                wait = deadline - time.monotonic()
+                if error.args[0].code() not in _NO_ANSWER or wait <= 0:
                     raise self.explained(error.args[0], doing) from None
             else:
                 self._learn(time.monotonic() - asked)

@@ -204,12 +204,22 @@ class Topics:
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
         """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
-        rack. Replicas on brokers that can't be reached at the moment, for example because they restart, are left out.
+        rack. Replicas on brokers that aren't there at the moment, for example because they restart, are left out.
+
+        Raises:
+            AnabranchError: none of a partition's brokers is there.
         """
         found = {}
         for part in self.describe(stream).partitions:
             nodes = [*([part.leader] if part.leader is not None else []), *part.replicas]
             found[part.id] = tuple(dict.fromkeys(node.rack or None for node in nodes if node.host))
+            if not found[part.id]:
+                brokers = ", ".join(str(number) for number in sorted({node.id for node in part.replicas}))
+                raise AnabranchError(
+                    f"none of the brokers that have partition {part.id} of {stream} is there ({brokers}) on the Kafka "
+                    f"cluster {self.cluster.shown}",
+                    "start them, or wait until they have restarted",
+                )
         return found
 
     def delete_before(self, stream: str, offsets: Mapping[int, int]) -> None:
