@@ -150,7 +150,7 @@ class Cluster:
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
         """
-        wait = self._first_wait
+        wait, health = self._first_wait, None
         deadline = time.monotonic() + wait + self.patience
         while True:
             client, asked = self._admin.get(), time.monotonic()
@@ -162,9 +162,12 @@ class Cluster:
                 client[0].poll(_AGAIN_SECONDS)
                 self._admin.drop(client)
                 self.check(client[1], float("inf"))
+                health, is_silent = client[1] if client[1].last else health, error.args[0].code() in _NO_ANSWER
                 wait = deadline - time.monotonic()
-                if error.args[0].code() not in _NO_ANSWER or wait <= 0:
-                    raise self.explained(error.args[0], doing) from None
+                if not is_silent or wait <= 0:
+                    raise (
+                        self.silent(health) if is_silent and health else self.explained(error.args[0], doing)
+                    ) from None
             else:
                 self._learn(time.monotonic() - asked)
                 return found
