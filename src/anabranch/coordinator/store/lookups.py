@@ -72,13 +72,16 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
 
 
 def revisions(connection: sa.Connection) -> dict[str, tuple[object, ...]]:
-    """For each job, a value that changes when something happens to the job. Reads no document."""
+    """For each job, a value that changes when something happens to the job. Reads no document, and of the deployments
+    only the last one of each job: with an inner join, or a condition on its columns, SQLite would search all of them.
+    """
     present = deployments.alias()
     last = sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == jobs.c.name).correlate(jobs)
     event = sa.select(sa.func.max(events.c.id)).where(events.c.job == jobs.c.name).correlate(jobs)
     query = sa.select(jobs.c.name, present.c.id, present.c.state, present.c.changed_at, event.scalar_subquery())
-    its = query.where(present.c.job == jobs.c.name, present.c.id == last.scalar_subquery())
-    return {row[0]: tuple(row[1:]) for row in connection.execute(its)}
+    its = sa.and_(present.c.job == jobs.c.name, present.c.id == last.scalar_subquery())
+    rows = connection.execute(query.select_from(jobs.outerjoin(present, its)))
+    return {row[0]: tuple(row[1:]) for row in rows if row[1] is not None}
 
 
 def _generation() -> sa.Label[int]:

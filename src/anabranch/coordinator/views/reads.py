@@ -4,6 +4,7 @@ while a snapshot is made.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -103,20 +104,22 @@ class Reads:
 
     def overview(self) -> Overview:
         """All jobs, sorted by name; see :func:`stored_jobs.all_read`."""
-        led_by, revisions = self._store.leader(), self._store.revisions()
-        self._stored_overviews.keep(revisions)
+        led_by = self._store.leader()
+        revisions = functools.cache(self._store.revisions)  # not needed if all jobs are served here
 
         def line(job: str) -> JobOverview:
             found = self.snapshot(job)
             if found is None:
-                return self._stored_overviews.of(job, revisions.get(job))
+                return self._stored_overviews.of(job, revisions().get(job))
             return overviews.served(found, self._registry, self.histories.lag_trend(job))
 
+        lines = tuple(stored_jobs.all_read(self._store, line, JobOverview.unread))
+        self._stored_overviews.keep({each.job for each in lines})
         return Overview(
             at=self._registry.now(),
             leads=self._store.leads(),
             leader=None if led_by is None or led_by.resigned else led_by.holder,
-            jobs=tuple(stored_jobs.all_read(self._store, line, JobOverview.unread)),
+            jobs=lines,
         )
 
     def findings(self, job: str) -> list[Finding]:

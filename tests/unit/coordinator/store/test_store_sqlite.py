@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,25 @@ def test_a_store_in_memory_is_one_for_all_threads() -> None:
     for thread in threads:
         thread.join()
     assert seen == [["delays"]] * 4
+
+
+def test_revisions_do_not_search_all_deployments(url: str) -> None:
+    """What is compared lies behind long documents."""
+    store = filled(Store(url))
+    asked: list[str] = []
+
+    def asking(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        asked.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", asking)
+    try:
+        store.revisions()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", asking)
+    (query,) = (each for each in asked if "changed_at" in each)
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        steps = [step for *_, step in database.execute(f"EXPLAIN QUERY PLAN {query}")]
+    assert [step.split()[1] for step in steps if step.startswith("SCAN")] == ["jobs"]
 
 
 def test_looking_creates_nothing(tmp_path: Path, url: str) -> None:

@@ -150,6 +150,21 @@ def test_jobs_at_rest_are_read_once_while_nothing_happens_to_them(coordinator: C
     assert read == [JOB, JOB], "the lanes of a job that may run can change at any time"
 
 
+def test_no_revision_is_looked_up_where_all_jobs_are_served(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(coordinator)
+    store = coordinator.registry.store
+    looked: list[int] = []
+    find = store.revisions
+    monkeypatch.setattr(store, "revisions", lambda: looked.append(1) or find())
+    assert [each.served for each in coordinator.overview().jobs] == [True]
+    assert looked == []
+    stands_by = Coordinator(store, clock=Clock(), lease=10, grace=2)
+    assert [each.served for each in stands_by.overview().jobs] == [False]
+    assert looked == [1]
+
+
 def test_partitions_are_sorted_and_cut_and_summed_over_all(coordinator: Coordinator) -> None:
     with_figures(coordinator, partitions=4)
     every = coordinator.partitions(JOB)
