@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,10 +27,12 @@ __all__ = ["Jobs", "is_wanted", "reported"]
 EVERY = 2.0
 """Seconds between two checks of the jobs."""
 _ENDS_WITHIN = 5.0
-_MOST_PENDING = 1_000
+MOST_PENDING = 1_000
+"""The maximum number of events that are kept while they can't be sent. The oldest ones are dropped first."""
 _MOST_FAILURES = 3
-"""After the events of this many jobs have failed, the other pending events wait for the next attempt, in which they
-come first. So an attempt doesn't wait for each event's time limit while the service can't be reached."""
+"""After the events of this many jobs have failed, or one has failed and :data:`EVERY` has passed, the other pending
+events wait for the next attempt, in which they come first. So an attempt doesn't wait for each event's time limit while
+the service can't be reached."""
 _MOST_REFUSALS = 10
 _LATER = frozenset({408, 429})
 """The statuses with which a service asks for the same request once more."""
@@ -115,6 +118,8 @@ class _Pending:
     """How often the service has refused the event."""
     sent_before: int = 0
     """How many events had been sent when the service refused this one for the first time."""
+    done: bool = False
+    """Whether the event has been sent or given up."""
 
     @property
     def job(self) -> str:
@@ -129,7 +134,9 @@ class _Reporter:
         self._emit = emit
         self._say = Throttled(say)
         self._runs: dict[str, _Run] = {}
-        self._pending: deque[_Pending] = deque(maxlen=_MOST_PENDING)
+        self._pending: deque[_Pending] = deque(maxlen=MOST_PENDING)
+        self._failed: dict[str, int] = {}  # by job, the attempt in which an event that is still pending failed last
+        self._attempts = 0
         self._sent = 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lineage", daemon=True)
@@ -152,22 +159,27 @@ class _Reporter:
             self._send()
 
     def _send(self) -> None:
-        """Try to send the pending events, in the order of each job. Those of a job wait while an earlier one fails."""
-        left: list[_Pending] = []
+        """Try to send the pending events, in the order of each job. Those of a job wait while an earlier one fails. The
+        jobs whose events failed longest ago come first."""
+        self._attempts += 1
+        ends = time.monotonic() + EVERY
         failed: set[str] = set()
-        for pending in list(self._pending):
-            if pending.job in failed or len(failed) >= _MOST_FAILURES:
-                left.append(pending)
+        for pending in sorted(self._pending, key=lambda each: self._failed.get(each.job, 0)):
+            if pending.job in failed:
                 continue
+            if len(failed) >= _MOST_FAILURES or (failed and time.monotonic() >= ends):
+                break
             try:
                 self._emit(pending.event)
                 self._sent += 1
+                pending.done = True
             except Exception as error:  # a user's transport may raise anything
-                if not self._is_given_up(pending, error):
-                    left.append(pending)
+                pending.done = self._is_given_up(pending, error)
+                if not pending.done:
                     failed.add(pending.job)
-        left.sort(key=lambda pending: pending.job in failed)
-        self._pending = deque(left, maxlen=_MOST_PENDING)
+        self._pending = deque((each for each in self._pending if not each.done), maxlen=MOST_PENDING)
+        before = {each.job: self._failed.get(each.job, 0) for each in self._pending}
+        self._failed = {**before, **dict.fromkeys(failed, self._attempts)}
 
     def _is_given_up(self, pending: _Pending, error: Exception) -> bool:
         """Whether an event that has failed is left out, because the service keeps refusing it, but takes others."""

@@ -10,11 +10,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import RunEvent
 
 from anabranch.config import Settings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.store import Store
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph, Node
 from anabranch.protocol.status import JobStatus
 from anabranch.telemetry import datasets, lineage
@@ -125,9 +128,9 @@ def test_events_that_are_refused_are_told_once_and_tried_again(coordinator: Coor
 def test_an_event_that_is_refused_holds_up_no_other_job_and_is_left_out(
     coordinator: Coordinator, collector: Collector
 ) -> None:
-    """With more jobs than are tried in one pass."""
+    """With more jobs than are tried in two passes."""
     said: list[str] = []
-    bad = {"a-1", "a-2", "a-3", "a-4"}
+    bad = {f"a-{number}" for number in range(1, 8)}
     collector.refused_jobs |= bad
     for job in bad:
         start = plan(job, (lane(f"{job}-1", job=job),), settings=EMBEDDED)
@@ -148,6 +151,54 @@ def test_an_event_that_is_refused_holds_up_no_other_job_and_is_left_out(
     assert said[0].startswith("warning: lineage can't be reported now: HTTPError: 422")
     assert {each.split()[4] for each in said[1:]} == bad
     assert all("lacks its event START, which the service has refused" in each for each in said[1:])
+
+
+class Named:
+    """Jobs that run, and a log of the looks for them."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        self.log: list[str] = []
+
+    def jobs(self, _also: Collection[str]) -> list[JobStatus]:
+        self.log.append("look")
+        return [JobStatus(job=name, deployment=1, generation=1, state=DeploymentState.RUNNING) for name in self.names]
+
+    def datasets(self, _status: JobStatus) -> Datasets:
+        return Datasets((), ())
+
+
+def test_the_oldest_events_are_dropped_while_nothing_can_be_sent(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage, "MOST_PENDING", 10)
+    collector.refuses = True
+    names = [f"job-{number}" for number in range(13)]
+    found = Named(*names[:10])
+    with lineage.reported(found, lambda _: None):
+        collector.wait(lambda: len(found.log) > 2)
+        found.names = tuple(names)
+        seen = len(found.log)
+        collector.wait(lambda: len(found.log) > seen + 1)
+        collector.refuses = False
+        collector.wait(lambda: len(collector.lineage) == 10)
+    assert {each["job"]["name"] for each in collector.lineage} == set(names[3:])
+
+
+def test_jobs_are_looked_for_after_each_time_limit_and_all_get_their_turn(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Named("a", "b", "c")
+
+    def away(_client: OpenLineageClient, event: RunEvent) -> None:
+        found.log.append(event.job.name)
+        time.sleep(2 * lineage.EVERY)
+        raise ConnectionError("no answer in time")
+
+    monkeypatch.setattr(OpenLineageClient, "emit", away)
+    with lineage.reported(found, lambda _: None):
+        collector.wait(lambda: len(found.log) >= 8)
+    assert found.log[:8] == ["look", "a", "look", "b", "look", "c", "look", "a"]
 
 
 def test_the_events_of_a_job_keep_their_order_while_one_fails(coordinator: Coordinator, collector: Collector) -> None:
