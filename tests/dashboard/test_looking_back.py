@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from anabranch.config import EmbeddedSettings, Settings, SystemsSettings
 from anabranch.coordinator.api.operations import Operations
@@ -216,6 +216,25 @@ def test_what_a_change_has_moved_is_shown_afterwards(played: Played, visit: Visi
     expect(page.locator("[data-row]")).to_have_count(len(stage.moves))
     assert shown(page) == rows_of(stage)
     assert {row[1:3] == ["1", "0"] for row in shown(page)} == {True}
+
+
+def test_what_the_last_change_moved_is_shown_with_no_other_generation(played: Played, visit: Visit) -> None:
+    page = visit(f"{played.url}#/jobs/delays/matrix?by=moves")
+    expect(page.locator("main")).to_contain_text("nothing was before generation 1")
+
+    def scaled(containers: int) -> None:
+        played.coordinator.call(Operations.scale, "delays", ScaleRequest(containers=containers))
+        played.until_running()
+
+    scaled(1)
+    expect(page.locator("main")).to_contain_text("generation 2 of deployment 1 began")
+    held: list[Route] = []
+    page.route("**/moves?*", lambda route: held.append(route))
+    with page.expect_request("**/moves?*"):
+        scaled(2)
+    expect(page.locator("main")).not_to_contain_text("generation 2 of deployment 1 began")
+    held[0].continue_()
+    expect(page.locator("main")).to_contain_text("generation 3 of deployment 1 began")
 
 
 def emitted(folder: Path, *values: bytes) -> Systems:

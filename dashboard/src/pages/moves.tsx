@@ -19,11 +19,14 @@ type Show = (of: StageMoves[], sentence: ComponentChildren) => ComponentChildren
 export function WithMoves({ job, live, children }: { job: string; live: Live; children: Show }) {
   const { kind = "", deployment = "", generation = "" } = route.value.query;
   const moving = movingKind(kind);
-  return moving ? <OfPlan job={job} kind={moving} live={live}>{children}</OfPlan> : <OfChange job={job} deployment={deployment} generation={generation}>{children}</OfChange>;
+  return moving ? <OfPlan job={job} kind={moving} live={live}>{children}</OfPlan> : <OfChange job={job} deployment={deployment} generation={generation} live={live}>{children}</OfChange>;
 }
 
-function OfChange({ job, deployment, generation, children }: { job: string; deployment: string; generation: string; children: Show }) {
-  const asked = new URLSearchParams({ ...(deployment && { deployment }), ...(generation && { generation }) });
+function OfChange({ job, deployment, generation, live, children }: { job: string; deployment: string; generation: string; live: Live; children: Show }) {
+  // What a change moved stays the same, and so is asked for once: the last change is the one to the present generation.
+  const of = deployment || String(live.deployment);
+  const number = generation || (of === String(live.deployment) ? String(live.generation) : "");
+  const asked = new URLSearchParams({ deployment: of, ...(number && { generation: number }) });
   const found = useResource<Moves>(jobPath(job, `/moves?${asked}`), 0);
   const error = found.error.value;
   if (error?.status === 404 && !error.isUnknownCall) return <Empty><Text of={`${error.message}: ${error.cure}`} /></Empty>;
