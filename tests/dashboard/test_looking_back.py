@@ -226,10 +226,14 @@ def test_what_the_last_change_moved_is_shown_with_no_other_generation(played: Pl
         played.coordinator.call(Operations.scale, "delays", ScaleRequest(containers=containers))
         played.until_running()
 
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     scaled(1)
     expect(page.locator("main")).to_contain_text("generation 2 of deployment 1 began")
-    held: list[Route] = []
-    page.route("**/moves?*", lambda route: held.append(route))
+    page.route("**/moves?*", hold)
     with page.expect_request("**/moves?*"):
         scaled(2)
     expect(page.locator("main")).not_to_contain_text("generation 2 of deployment 1 began")
