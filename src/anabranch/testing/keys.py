@@ -71,11 +71,15 @@ def _wrong(name: str, kind: str, value: Any) -> UsageError:
 
 
 def _element(kind: str, value: Any) -> str:
+    if kind.startswith("array<") and isinstance(value, list | tuple):
+        return f"[{','.join(_element(kind[6:-1], each) for each in value)}]"
     if kind in ("double", "float") and isinstance(value, int):
         value = float(value)
     if kind == "timestamp" and isinstance(value, datetime) and value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     scale = _SCALE.fullmatch(kind)
+    if scale and isinstance(value, int) and not isinstance(value, bool):
+        value = Decimal(value)
     return _json(value, int(scale[1]) if scale else 0)
 
 
