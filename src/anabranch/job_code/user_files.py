@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import site
 import sys
 import sysconfig
@@ -64,9 +65,9 @@ def _inner(value: Any) -> Iterator[Any]:
         if next(files(value.func), None) is None:
             yield from _functions((*value.args, *value.keywords.values()))
     else:
-        wrapped = getattr(value, "__wrapped__", None)
-        if wrapped is not None:
-            yield wrapped
+        inner = wrapped(value)
+        if inner is not None:
+            yield inner
         elif isinstance(value, FunctionType) and not is_users(_file(value) or ""):
             yield from _functions(cell.cell_contents for cell in value.__closure__ or () if _is_set(cell))
 
@@ -76,6 +77,16 @@ def _functions(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _is_set(cell: Any) -> bool:
+def wrapped(value: Any) -> Any:
+    """What a decorator wraps; None for anything else, including an object whose ``__getattr__`` answers every name."""
+    if inspect.getattr_static(value, "__wrapped__", None) is None:
+        return None
+    try:
+        return value.__wrapped__
+    except Exception:  # a proxy whose object isn't there
+        return None
+
+
     try:
         return cell.cell_contents is not None
     except ValueError:

@@ -67,6 +67,53 @@ class Scaled:
         return message
 
 
+class Answering:
+    """Has every attribute, as xmlrpc.client.ServerProxy has."""
+
+    def __init__(self, path: str = "") -> None:
+        self.path = path
+
+    def __getattr__(self, name: str) -> Answering:
+        if name in ("__getstate__", "__setstate__"):
+            raise AttributeError(name)
+        return Answering(f"{self.__dict__.get('path')}.{name}")
+
+    def call(self, message: Row) -> Row:
+        return message
+
+
+class Lazy:
+    """A stand-in for an object that isn't there yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("__getstate__", "__setstate__"):
+            raise AttributeError(name)
+        raise RuntimeError("working outside of a context")
+
+    def call(self, message: Row) -> Row:
+        return message
+
+
+class LazyWrapper(Lazy):
+    @property
+    def __wrapped__(self) -> Any:
+        raise RuntimeError("working outside of a context")
+
+
+class Wrapper:
+    """Says what it wraps as a descriptor, as wrapt's objects do."""
+
+    @property
+    def __wrapped__(self) -> Any:
+        return same
+
+    def __call__(self, message: Row) -> Row:
+        return same(message)
+
+
+Wrapper.__module__ = "json"
+
+
 class Passing(Processor):
     def on_message(self, message: Row, timers: Timers) -> list[Row]:
         return [message]
@@ -89,6 +136,9 @@ USERS: dict[str, Any] = {
     "wraps method": logged(Scaled().method),
     "wraps itemgetter": logged(operator.itemgetter("n")),
     "library's decorator": of_a_library(same),
+    "method of an object with every attribute": Answering().users.list.call,
+    "method of a lazy object": Lazy().call,
+    "method of a lazy wrapper": LazyWrapper().call,
 }
 LIBRARIES: dict[str, Any] = {
     "itemgetter": operator.itemgetter("n"),
@@ -103,6 +153,11 @@ LIBRARIES: dict[str, Any] = {
 @pytest.mark.parametrize("name", USERS)
 def test_the_file_of_every_kind_of_function_is_the_users(name: str) -> None:
     assert {Path(file) for file in user_files.files(USERS[name])} == {HERE}
+
+
+def test_what_a_wrapper_of_a_library_wraps_is_found() -> None:
+    files = list(user_files.files(Wrapper()))
+    assert [Path(file) for file in files] == [HERE]
 
 
 @pytest.mark.parametrize("name", LIBRARIES)

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark import cloudpickle
 
 from anabranch.errors import AnabranchError, GraphError, OperatorError
-from anabranch.job_code import environment, job_modules
+from anabranch.job_code import environment, job_modules, user_files
 from anabranch.job_code.environment import Changes
 from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Node
@@ -170,6 +170,6 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             method = vars(kind).get(name)
             if isinstance(method, types.FunctionType):
                 yield from _parts(method)
-        wrapped = getattr(value, "__wrapped__", None)
+        wrapped = user_files.wrapped(value)
         if wrapped is not None:
             yield from _parts(wrapped)
