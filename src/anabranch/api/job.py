@@ -60,7 +60,7 @@ class Job:
         self.name = name
         names = arguments.calling_frame().f_globals
         self.module = str(names.get("__name__", ""))
-        self.sha256 = _hash_of(names.get("__file__"))
+        self.sha256 = _hash_of(names.get("__file__"), names.get("__loader__"))
         self._builder = GraphBuilder(name)
 
     @property
@@ -262,9 +262,14 @@ def _frames() -> _Frames:
     return cast(_Frames, importlib.import_module(_FRAMES))
 
 
-def _hash_of(file: object) -> str:
-    """The SHA-256 of a module's file. Python doesn't keep the text that it has imported, so the hash is taken when the
-    job is made, which is soon after the file was read.
+def _hash_of(file: object, loader: Any) -> str:
+    """The SHA-256 of a module's file; '' if the file can't be read. Most loaders don't keep the text that they have
+    imported, so the hash is taken when the job is made, which is soon after the file was read.
     """
-    path = Path(file) if isinstance(file, str) else None
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else ""
+    if not isinstance(file, str):
+        return ""
+    try:
+        content = loader.get_data(file) if hasattr(loader, "get_data") else Path(file).read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(content).hexdigest()

@@ -133,6 +133,9 @@ class _Finder(MetaPathFinder):
     """
 
     code: JobCode
+        if target is not None:  # the module is reloaded
+            self.sources.pop(found.origin, None)
+            self.snapshot = None
     sources: dict[str, bytes] = field(default_factory=dict)
     served: set[str] = field(default_factory=set)
     snapshot: JobCode | None = None

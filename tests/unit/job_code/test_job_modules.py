@@ -365,6 +365,38 @@ def test_a_worker_that_was_told_the_job_s_code_follows_when_its_module_is_reload
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_job_whose_file_has_changed_since_its_import_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
+def test_a_reloaded_module_next_to_a_loaded_job_file_has_its_new_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loading.load(written(tmp_path, BEGIN))
+    assert said(travelling(loading.of(imported(tmp_path, monkeypatch, "first").job)), "function.value({})") == {
+        "map": "first"
+    }
+    text = (tmp_path / "one_job.py").read_text()
+    written(tmp_path, text.replace("first", "second"), "one_job.py")
+    with pytest.raises(UsageError, match=r"one_job\.py has changed since this process imported it"):
+        loading.of(sys.modules["one_job"].job)
+    job = importlib.reload(sys.modules["one_job"]).job
+    assert job.functions[1]({}) == "second"
+    assert said(travelling(loading.of(job)), "function.value({})") == {"map": "second"}
+
+
+def test_a_job_whose_file_can_t_be_read_has_no_hash(tmp_path: Path) -> None:
+    class Unreadable:
+        def get_data(self, path: str) -> bytes:
+            raise PermissionError(path)
+
+    names = {"__name__": "made", "__file__": str(written(tmp_path, BEGIN)), "__loader__": Unreadable()}
+    exec(BEGIN, names)
+    made = names["job"]
+    assert isinstance(made, Job)
+    assert made.sha256 == ""
+    del names["__loader__"]
+    exec(BEGIN, names)
+    assert isinstance(names["job"], Job)
+    assert names["job"].sha256 != ""
+
+
 ) -> None:
     module = imported(tmp_path, monkeypatch, "first")
     if seen:
