@@ -42,13 +42,13 @@ __all__ = [
     "forget",
     "home_of",
     "importing",
-    "is_registered",
     "jobs_in",
     "new_code",
     "raised_at",
     "register",
     "shelf",
     "snapshot",
+    "register_imported",
     "sources_of",
 ]
 
@@ -79,6 +79,7 @@ class JobCode:
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
         path: further folders from which the user's process imports modules.
     """
+        reloads: how often the user's process has imported the job's module again.
 
     name: str
     home: str
@@ -87,6 +88,7 @@ class JobCode:
     sources: str = ""
     path: tuple[str, ...] = ()
 
+    reloads: int = 0
     def dumped(self) -> str:
         """The code as text, for :data:`VARIABLE`."""
         return json.dumps(asdict(self))
@@ -289,7 +291,7 @@ def home_of(code: JobCode) -> str:
 def _here(code: JobCode) -> JobCode:
     """The code with the paths of this process. A module that was imported again after an edit isn't the given one."""
     given = _given.get(code.name)
-    return given if given is not None and given.sha256 == code.sha256 else code
+    return replace(given, reloads=code.reloads) if given is not None and given.sha256 == code.sha256 else code
 
 
 def raised_at(error: BaseException, code: JobCode) -> str:
@@ -309,6 +311,18 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 
 def shelf() -> str:
+def register_imported(code: JobCode, functions: Mapping[int, Any]) -> None:
+    """Record that this process has imported a module with a job. If the module was registered with the functions of
+    another job, it was reloaded. Then workers import the job's modules again, because others may have been reloaded,
+    too.
+    """
+    before = _loaded.get(code.name)
+    if before is None:
+        register(code, functions)
+    elif before.functions is not functions:
+        register(replace(code, reloads=before.code.reloads + 1), functions)
+
+
     """The folder in which this process stores the code of its jobs; see :data:`SHELF`. The first call creates it."""
     if not _shelves:
         _shelves.append(str(scratch.folder("job-shelf")))
@@ -330,12 +344,6 @@ def code_of(node: int, function: Any) -> JobCode | None:
         if each.functions.get(node) is function:
             return each.code
     return None
-
-
-def is_registered(code: JobCode, functions: Mapping[int, Any]) -> bool:
-    """Whether :func:`register` was last called for the module with this code and these very functions."""
-    loaded = _loaded.get(code.name)
-    return loaded is not None and loaded.code == code and loaded.functions is functions
 
 
 def code_in(home: str) -> JobCode:

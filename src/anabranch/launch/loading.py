@@ -61,8 +61,7 @@ def _register(job: Job) -> None:
             f"{Path(code.home, code.file)} has changed since this process imported it",
             f"import it again: importlib.reload({code.name}), and use the new Job; or restart this process",
         )
-    if not job_modules.is_registered(code, job.functions):
-        job_modules.register(code, job.functions)
+    job_modules.register_imported(code, job.functions)
 
 
 def _code_of(module: ModuleType) -> JobCode | None:

@@ -1,4 +1,4 @@
-"""Workers follow the environment of a test process."""
+"""Workers follow a test process that changes its environment or reloads a module, and so does the process itself."""
 
 from __future__ import annotations
 

@@ -342,9 +342,11 @@ def test_a_job_whose_module_was_reloaded_is_imported_by_workers_too(
 ) -> None:
     for answer in ("first", "second", "second", "third"):
         module = imported(tmp_path, monkeypatch, answer)
-        for _ in range(2):
-            pickled = travelling(loading.of(module.job))
-        assert said(pickled, "function.value({})") == {"map": answer}
+        once, again = (travelling(loading.of(module.job)) for _ in range(2))
+        assert once == again
+        assert once not in sent
+        sent.append(once)
+        assert said(once, "function.value({})") == {"map": answer}
 
 
 def test_a_worker_that_was_told_the_job_s_code_follows_when_its_module_is_reloaded(
