@@ -35,10 +35,11 @@ class JobFile:
 
 def of(job: Job) -> JobFile:
     """The job file of a Job object: the first of the user's files in which the job's functions are defined, as
-    :func:`anabranch.job_code.user_files.files` finds them. If there is no such file, the result is ``job.py`` in the
-    working folder.
+    :func:`anabranch.job_code.user_files.files` finds them. If there is no such file, the result is the file of the
+    module that built the job or, in a notebook, ``job.py`` in the working folder.
     """
-    file = next((file for function in job.functions.values() for file in user_files.files(function)), "job.py")
+    built = getattr(sys.modules.get(job.module), "__file__", None) or "job.py"
+    file = next((file for function in job.functions.values() for file in user_files.files(function)), built)
     _register(job)
     return JobFile(Path(file).resolve(), job.graph, dict(job.functions))
 
