@@ -7,59 +7,76 @@ changes of the environment, such as those of pytest's ``monkeypatch.setenv``.
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import dataclass, field
 
-__all__ = ["Changes", "apply", "changes", "remember"]
+__all__ = ["Changes", "apply", "changes", "follow"]
 
 Changes = tuple[tuple[str, str | None], ...]
 """The names of variables with their new values; None for a variable that has been removed."""
 
-_OF_TOOLS = ("PYTHON", "PYSPARK_", "SPARK_", "ANABRANCH_JOB_", "PYTEST_CURRENT_TEST")
-"""How the names of variables begin that Python, Spark and anabranch set for themselves, or that pytest sets for each
-test.
-"""
-
-_at_start: dict[str, str] = {}
-_replaced: dict[str, str | None] = {}
-_applied: list[Changes] = [()]
+_OF_TOOLS = re.compile(
+    "PYSPARK_.*|ANABRANCH_JOB_.*|PYTHONPATH|PYTEST_CURRENT_TEST"
+    "|SPARK_(HOME|AUTH_SOCKET_TIMEOUT|BUFFER_SIZE|CONNECT_MODE_ENABLED|LOCAL_REMOTE)"
+)
+"""The names of variables that Spark, anabranch and pytest set for themselves in a running process."""
 
 
-def remember() -> None:
-    """Remember the environment of this process, as the one that workers inherit. Only the first call has an effect,
-    because PySpark's JVM lasts as long as the process.
+@dataclass
+class _Process:
+    """What this process knows about the environment.
+
+    Attributes:
+        inherited: in the user's process, the environment that workers inherit; empty in workers.
+        followed: in the user's process, whether workers follow it.
+        applied: in a worker, the changes that it has made.
+        replaced: in a worker, the values that variables had before these changes.
     """
-    if not _at_start:
-        _at_start.update(os.environ)
+
+    inherited: dict[str, str] = field(default_factory=dict)
+    followed: bool = False
+    applied: Changes = ()
+    replaced: Changes = ()
+
+
+_process = _Process()
+
+
+def follow(workers: bool = True) -> None:
+    """Have ``workers`` follow the environment of this process, or not. The first call with True remembers the
+    environment as the one that workers inherit, because PySpark's JVM lasts as long as the process.
+    """
+    _process.followed = workers
+    if workers and not _process.inherited:
+        _process.inherited = dict(os.environ)
 
 
 def changes() -> Changes:
-    """What has changed in the environment since :func:`remember` was called; nothing if it wasn't."""
-    if not _at_start:
-        return ()
-    names = {name for name in {*_at_start, *os.environ} if not name.startswith(_OF_TOOLS)}
-    return tuple((name, os.environ.get(name)) for name in sorted(names) if os.environ.get(name) != _at_start.get(name))
-
-
-def apply(wanted: Changes) -> bool:
-    """Make these changes to the environment of this process, a worker, instead of those that were made before.
-
-    Returns:
-        Whether the environment has changed, so that modules that have read it must be imported again. In a process that
-        has called :func:`remember`, nothing changes.
+    """How the environment differs from the one that workers inherit; nothing if workers don't follow it. In a worker,
+    the changes that were applied.
     """
-    if _at_start or wanted == _applied[0]:
-        return False
-    for name, value in _replaced.items():
-        _set(name, value)
-    _replaced.clear()
-    for name, value in wanted:
-        _replaced[name] = os.environ.get(name)
-        _set(name, value)
-    _applied[0] = wanted
-    return True
+    if not _process.followed:
+        return _process.applied
+    names = {each for each in {*_process.inherited, *os.environ} if not _OF_TOOLS.fullmatch(each)}
+    present = ((name, os.environ.get(name)) for name in sorted(names))
+    return tuple((name, value) for name, value in present if value != _process.inherited.get(name))
 
 
-def _set(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
+def apply(wanted: Changes) -> None:
+    """Make these changes to the environment of this process, a worker, instead of those that were made before. Does
+    nothing in the user's process.
+    """
+    if _process.inherited or wanted == _process.applied:
+        return
+    _set(_process.replaced)
+    _process.replaced = tuple((name, os.environ.get(name)) for name, _ in wanted)
+    _set(wanted)
+    _process.applied = wanted
+
+
+def _set(values: Changes) -> None:
+    for name, value in values:
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

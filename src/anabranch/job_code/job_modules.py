@@ -29,6 +29,9 @@ from typing import Any
 from anabranch import scratch
 from anabranch.api.job import Job
 from anabranch.errors import UsageError
+from anabranch.job_code import environment, user_files
+from anabranch.job_code.environment import Changes
+from anabranch.job_code.source_loader import SourceLoader, text_of
 
 __all__ = [
     "RESERVED",
@@ -39,16 +42,15 @@ __all__ = [
     "code_of",
     "enter",
     "enter_from_environment",
-    "forget",
     "home_of",
     "importing",
     "jobs_in",
     "new_code",
     "raised_at",
     "register",
+    "register_imported",
     "shelf",
     "snapshot",
-    "register_imported",
     "sources_of",
 ]
 
@@ -77,18 +79,18 @@ class JobCode:
         home: the folder from which modules are imported.
         file: the job file, relative to ``home``. ``sha256`` is the hash of its content.
         sources: a file with the text of the modules that the user's process has run; '' if modules are read from disk.
+        reloads: how often the user's process has imported the job's module again.
         path: further folders from which the user's process imports modules.
     """
-        reloads: how often the user's process has imported the job's module again.
 
     name: str
     home: str
     file: str = ""
     sha256: str = ""
     sources: str = ""
+    reloads: int = 0
     path: tuple[str, ...] = ()
 
-    reloads: int = 0
     def dumped(self) -> str:
         """The code as text, for :data:`VARIABLE`."""
         return json.dumps(asdict(self))
@@ -106,39 +108,21 @@ class _Loaded:
     functions: Mapping[int, Any]
 
 
-class _Loader(SourceFileLoader):
-    """Loads modules from files. Each file is read at most once, so that other processes can be given the same text. No
-    compiled files are written next to a job's modules.
-    """
-
-    def __init__(self, name: str, path: str, sources: dict[str, bytes]) -> None:
-        super().__init__(name, path)
-        self._sources = sources
-
-    def get_data(self, path: str) -> bytes:
-        if path not in self._sources:
-            self._sources[path] = super().get_data(path)
-        return self._sources[path]
-
-    def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise OSError  # makes Python ignore a compiled file, which may belong to another text
-
-
 @dataclass
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
-    ``code``. Doesn't find top-level modules with :data:`RESERVED` names.
+    ``code``. Doesn't find top-level modules with :data:`RESERVED` names. Of a package, this finder finds either all
+    modules or none, because a package that is imported again only in part has two classes of each name.
 
     Attributes:
+        environment: the changes of the environment with which the modules are imported.
         served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`, once that function has stored the ``sources``; None before.
     """
 
     code: JobCode
-        if target is not None:  # the module is reloaded
-            self.sources.pop(found.origin, None)
-            self.snapshot = None
     sources: dict[str, bytes] = field(default_factory=dict)
+    environment: Changes = field(default_factory=environment.changes)
     served: set[str] = field(default_factory=set)
     snapshot: JobCode | None = None
 
@@ -149,9 +133,16 @@ class _Finder(MetaPathFinder):
         if found is None or found.origin is None:
             return None
         self.served.add(fullname)
+        if target is not None:  # the module is reloaded
+            self.sources.pop(found.origin, None)
+            self.snapshot = None
         if isinstance(found.loader, SourceFileLoader):
-            found.loader = _Loader(fullname, found.origin, self.sources)
+            found.loader = SourceLoader(fullname, found.origin, self.sources)
         return found
+
+    def fits(self, code: JobCode) -> bool:
+        """Whether the modules that were found are those of ``code``, imported with the present environment."""
+        return self.code == code and self.environment == environment.changes()
 
     def has(self, name: str) -> bool:
         """Whether the job has a top-level module of this name."""
@@ -164,13 +155,23 @@ class _Finder(MetaPathFinder):
         if path is None:
             if fullname in RESERVED or fullname == Path(code.file).stem:
                 return None
+            if user_files.is_library(code.home) and fullname != code.name.partition(".")[0]:
+                return None
             path = [code.home]
-        elif not any(Path(each).is_relative_to(code.home) for each in path):
+        elif not self._is_in_home(fullname.rpartition(".")[0], path):
             return None
         found = PathFinder.find_spec(fullname, path)
         if found is None or found.loader is None or found.origin is None:
             return None
         return found if Path(found.origin).is_relative_to(code.home) else None
+
+    def _is_in_home(self, package: str, path: Sequence[str]) -> bool:
+        """Whether this finder has found a package, or the job is in the package. If the package is only folders,
+        without a file: whether one of the folders is the package's place in the job's folder.
+        """
+        if getattr(sys.modules.get(package), "__file__", None) is not None:
+            return package in self.served or self.code.name.startswith(f"{package}.")
+        return Path(self.code.home, *package.split(".")) in map(Path, path)
 
     def invalidate_caches(self) -> None:
         """Does nothing, because there are no caches."""
@@ -178,7 +179,7 @@ class _Finder(MetaPathFinder):
     @property
     def changed(self) -> bool:
         """Whether the file of a module has changed since it was read."""
-        return any(_text(Path(path)) != text for path, text in self.sources.items())
+        return any(text_of(Path(path)) != text for path, text in self.sources.items())
 
 
 _entering = threading.RLock()
@@ -199,12 +200,12 @@ def new_code(file: Path) -> JobCode:
 
 def enter(code: JobCode) -> None:
     """Make the modules of a job importable in this process, with precedence over modules of jobs that were entered
-    before.
+    before. If the code or the environment has changed since, the modules are imported again.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
         finder = next((each for each in _finders() if each.code.home == code.home), None)
-        if finder is not None and (finder.code != code or (not code.sources and finder.changed)):
+        if finder is not None and not (finder.fits(code) and (code.sources or not finder.changed)):
             _forget(finder, finder.served)
             sys.meta_path.remove(finder)
             finder = None
@@ -269,10 +270,10 @@ def importing(code: JobCode) -> ModuleType:
     """
     with _entering:
         here = _here(code)
-        if next((each.code for each in _finders()), None) != here:
+        if not any(each.fits(here) for each in _finders()[:1]):
             enter(here)
         file = Path(here.home, here.file)
-        if not here.sources and hashlib.sha256(_text(file)).hexdigest() != here.sha256:
+        if not here.sources and hashlib.sha256(text_of(file)).hexdigest() != here.sha256:
             raise UsageError(f"{file} isn't the job file that the job was started with", "start the job again")
         with redirect_stdout(sys.stderr):
             return importlib.import_module(here.name)
@@ -310,7 +311,6 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
         _put_on_shelf(code)
 
 
-def shelf() -> str:
 def register_imported(code: JobCode, functions: Mapping[int, Any]) -> None:
     """Record that this process has imported a module with a job. If the module was registered with the functions of
     another job, it was reloaded. Then workers import the job's modules again, because others may have been reloaded,
@@ -323,6 +323,7 @@ def register_imported(code: JobCode, functions: Mapping[int, Any]) -> None:
         register(replace(code, reloads=before.code.reloads + 1), functions)
 
 
+def shelf() -> str:
     """The folder in which this process stores the code of its jobs; see :data:`SHELF`. The first call creates it."""
     if not _shelves:
         _shelves.append(str(scratch.folder("job-shelf")))
@@ -378,20 +379,15 @@ def _finders() -> list[_Finder]:
     return [each for each in sys.meta_path if isinstance(each, _Finder)]
 
 
-def forget() -> None:
-    """Have this process import the modules of all jobs again when they are needed next."""
-    with _entering:
-        for each in _finders():
-            _forget(each, each.served)
-
-
 def _forget(finder: _Finder, names: Collection[str]) -> None:
     """Forget these modules and their submodules, so that they are imported again. Called if the job's code has changed,
     or if another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
-            del sys.modules[each]
+            forgotten, (parent, _, last) = sys.modules.pop(each), each.rpartition(".")
+            if getattr(sys.modules.get(parent), last, None) is forgotten:
+                delattr(sys.modules[parent], last)  # "from parent import last" looks there first
             finder.served.discard(each)
 
 
@@ -400,10 +396,3 @@ def _read_sources(code: JobCode) -> dict[str, bytes]:
         return {}
     texts: dict[str, str] = json.loads(Path(code.sources).read_text())
     return {path: bytes.fromhex(text) for path, text in texts.items()}
-
-
-def _text(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -14,7 +14,7 @@ from typing import Any
 
 import anabranch
 
-__all__ = ["files", "is_users"]
+__all__ = ["files", "is_library", "is_users", "wrapped"]
 
 _FUNCTIONS = (FunctionType, MethodType, functools.partial)
 
@@ -35,6 +35,11 @@ def is_users(file: str) -> bool:
     """Whether a file belongs neither to Python, nor to an installed package, nor to anabranch."""
     path = Path(file).resolve()
     return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+def is_library(folder: str) -> bool:
+    """Whether Python's modules or packages are installed in this folder."""
+    return Path(folder).resolve() in _libraries()
 
 
 @functools.cache
@@ -72,11 +77,6 @@ def _inner(value: Any) -> Iterator[Any]:
             yield from _functions(cell.cell_contents for cell in value.__closure__ or () if _is_set(cell))
 
 
-def _functions(values: Iterable[Any]) -> Iterator[Any]:
-    return (value for value in values if isinstance(value, _FUNCTIONS))
-
-
-def _is_set(cell: Any) -> bool:
 def wrapped(value: Any) -> Any:
     """What a decorator wraps; None for anything else, including an object whose ``__getattr__`` answers every name."""
     if inspect.getattr_static(value, "__wrapped__", None) is None:
@@ -87,6 +87,11 @@ def wrapped(value: Any) -> Any:
         return None
 
 
+def _functions(values: Iterable[Any]) -> Iterator[Any]:
+    return (value for value in values if isinstance(value, _FUNCTIONS))
+
+
+def _is_set(cell: Any) -> bool:
     try:
         return cell.cell_contents is not None
     except ValueError:

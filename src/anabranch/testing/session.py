@@ -48,7 +48,7 @@ def shared(settings: Settings) -> SparkSession:
         kafka = settings.systems.kafka
         systems = SystemsSettings(default="kafka" if on_kafka or _has_jars(kafka) else "embedded", kafka=kafka)
         binary = settings.streams if modules.needed(settings) else {}
-        environment.remember()
+        environment.follow()
         with _module_path():
             return session.start(Settings(spark=_SMALL, systems=systems, formats=settings.formats, streams=binary))
     spark = SparkSession.builder.getOrCreate()

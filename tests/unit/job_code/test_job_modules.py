@@ -340,6 +340,7 @@ def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str) -> An
 def test_a_job_whose_module_was_reloaded_is_imported_by_workers_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sent: list[bytes] = []
     for answer in ("first", "second", "second", "third"):
         module = imported(tmp_path, monkeypatch, answer)
         once, again = (travelling(loading.of(module.job)) for _ in range(2))
@@ -364,9 +365,6 @@ def test_a_worker_that_was_told_the_job_s_code_follows_when_its_module_is_reload
     assert eval(done.stdout) == {"map": ("second", str(tmp_path))}
 
 
-@pytest.mark.parametrize("seen", [False, True])
-def test_a_job_whose_file_has_changed_since_its_import_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
 def test_a_reloaded_module_next_to_a_loaded_job_file_has_its_new_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -399,6 +397,9 @@ def test_a_job_whose_file_can_t_be_read_has_no_hash(tmp_path: Path) -> None:
     assert names["job"].sha256 != ""
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_job_whose_file_has_changed_since_its_import_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
     module = imported(tmp_path, monkeypatch, "first")
     if seen:

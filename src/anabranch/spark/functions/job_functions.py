@@ -74,17 +74,12 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
 
 
 def _from_code(pickled: bytes, home: str, node: Node, changes: Changes) -> JobFunction:
-    _enter_environment(changes)
+    environment.apply(changes)
     return JobFunction(cloudpickle.loads(pickled), home, node, pickled=pickled, environment=changes)
 
 
-def _enter_environment(changes: Changes) -> None:
-    if environment.apply(changes):
-        job_modules.forget()
-
-
 def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFunction:
-    _enter_environment(changes)
+    environment.apply(changes)
     try:
         module = job_modules.importing(code)
     except AnabranchError:

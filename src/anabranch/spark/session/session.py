@@ -327,8 +327,7 @@ def follow_environment(spark: SparkSession) -> None:
     """Have Python workers on this machine follow the changes that this process makes to its environment variables from
     now on, for a test or a notebook. Workers of a cluster keep their own environment.
     """
-    if not cluster.is_under(spark):
-        environment.remember()
+    environment.follow(not cluster.is_under(spark))
 
 
 @contextmanager
