@@ -376,6 +376,9 @@ def test_a_reloaded_module_next_to_a_loaded_job_file_has_its_new_text(
     written(tmp_path, text.replace("first", "second"), "one_job.py")
     with pytest.raises(UsageError, match=r"one_job\.py has changed since this process imported it"):
         loading.of(sys.modules["one_job"].job)
+    del sys.modules["one_job"]
+    with pytest.raises(UsageError, match=r"one_job\.py has changed since this process imported it"):
+        loading.of(importlib.import_module("one_job").job)
     job = importlib.reload(sys.modules["one_job"]).job
     assert job.functions[1]({}) == "second"
     assert said(travelling(loading.of(job)), "function.value({})") == {"map": "second"}
