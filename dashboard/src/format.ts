@@ -80,7 +80,8 @@ export function commandLine(words: readonly string[]): string {
 function quoted(word: string): string {
   if (/^[\w@%+=:,./-]+$/.test(word)) return word;
   if (word.search(unseen) < 0) return `'${word.replaceAll("'", `'"'"'`)}'`;
-  return `$'${word.replace(/['\\]/g, code).replace(unseen, code)}'`;
+  const unquoted = word.replaceAll("\\", "\\x5c").replaceAll("'", "\\x27"); // as no shell takes it for a quote
+  return `$'${unquoted.replace(unseen, code)}'`;
 }
 
 const ZONE_KEPT = 10_000;

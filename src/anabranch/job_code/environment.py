@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass, field
 
-__all__ = ["Changes", "apply", "changes", "follow"]
+__all__ = ["Changes", "applied", "apply", "changes", "follow"]
 
 Changes = tuple[tuple[str, str | None], ...]
 """The names of variables with their new values; None for a variable that has been removed."""
@@ -60,6 +60,11 @@ def changes() -> Changes:
     names = {each for each in {*_process.inherited, *os.environ} if not _OF_TOOLS.fullmatch(each)}
     present = ((name, os.environ.get(name)) for name in sorted(names))
     return tuple((name, value) for name, value in present if value != _process.inherited.get(name))
+
+
+def applied() -> Changes:
+    """The changes that this process, a worker, has made; nothing in the user's process."""
+    return _process.applied
 
 
 def apply(wanted: Changes) -> None:

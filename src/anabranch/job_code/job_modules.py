@@ -16,7 +16,6 @@ import os
 import re
 import sys
 import threading
-import traceback
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field, replace
@@ -31,7 +30,7 @@ from anabranch.api.job import Job
 from anabranch.errors import UsageError
 from anabranch.job_code import environment, user_files
 from anabranch.job_code.environment import Changes
-from anabranch.job_code.source_loader import SourceLoader, text_of
+from anabranch.job_code.source_loader import SourceLoader, read_texts, text_of, write_texts
 
 __all__ = [
     "RESERVED",
@@ -46,7 +45,7 @@ __all__ = [
     "importing",
     "jobs_in",
     "new_code",
-    "raised_at",
+    "refresh",
     "register",
     "register_imported",
     "shelf",
@@ -115,14 +114,14 @@ class _Finder(MetaPathFinder):
     modules or none, because a package that is imported again only in part has two classes of each name.
 
     Attributes:
-        environment: the changes of the environment with which the modules are imported.
+        environment: in a worker, the changes of the environment with which the modules are imported.
         served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`, once that function has stored the ``sources``; None before.
     """
 
     code: JobCode
     sources: dict[str, bytes] = field(default_factory=dict)
-    environment: Changes = field(default_factory=environment.changes)
+    environment: Changes = field(default_factory=environment.applied)
     served: set[str] = field(default_factory=set)
     snapshot: JobCode | None = None
 
@@ -141,8 +140,10 @@ class _Finder(MetaPathFinder):
         return found
 
     def fits(self, code: JobCode) -> bool:
-        """Whether the modules that were found are those of ``code``, imported with the present environment."""
-        return self.code == code and self.environment == environment.changes()
+        """Whether the modules that were found are those of ``code``, and a worker has imported them with its present
+        environment.
+        """
+        return self.code == code and self.environment == environment.applied()
 
     def has(self, name: str) -> bool:
         """Whether the job has a top-level module of this name."""
@@ -167,10 +168,14 @@ class _Finder(MetaPathFinder):
 
     def _is_in_home(self, package: str, path: Sequence[str]) -> bool:
         """Whether this finder has found a package, or the job is in the package. If the package is only folders,
-        without a file: whether one of the folders is the package's place in the job's folder.
+        without a file: whether one of the folders is the package's place in the job's folder, and the same is true of
+        the package that it is in.
         """
         if getattr(sys.modules.get(package), "__file__", None) is not None:
             return package in self.served or self.code.name.startswith(f"{package}.")
+        outer = package.rpartition(".")[0]
+        if outer in sys.modules and not self._is_in_home(outer, sys.modules[outer].__path__):
+            return False
         return Path(self.code.home, *package.split(".")) in map(Path, path)
 
     def invalidate_caches(self) -> None:
@@ -200,7 +205,7 @@ def new_code(file: Path) -> JobCode:
 
 def enter(code: JobCode) -> None:
     """Make the modules of a job importable in this process, with precedence over modules of jobs that were entered
-    before. If the code or the environment has changed since, the modules are imported again.
+    before. If the code has changed since, or a worker's environment, the modules are imported again.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
@@ -210,13 +215,21 @@ def enter(code: JobCode) -> None:
             sys.meta_path.remove(finder)
             finder = None
         if finder is None:
-            finder = _Finder(code, _read_sources(code))
+            finder = _Finder(code, read_texts(Path(code.sources)) if code.sources else {})
         else:
             sys.meta_path.remove(finder)
         for each in others:
             _forget(each, {name for name in each.served if finder.has(name)})
         sys.meta_path.insert(0, finder)
         sys.path += [each for each in dict.fromkeys((*code.path, code.home)) if each not in sys.path]
+
+
+def refresh() -> None:
+    """Let a worker whose environment has changed import the modules of all jobs again."""
+    with _entering:
+        for finder in reversed(_finders()):
+            if not finder.fits(finder.code):
+                enter(finder.code)
 
 
 @dataclass(frozen=True)
@@ -295,14 +308,6 @@ def _here(code: JobCode) -> JobCode:
     return replace(given, reloads=code.reloads) if given is not None and given.sha256 == code.sha256 else code
 
 
-def raised_at(error: BaseException, code: JobCode) -> str:
-    """The last line of the job's files in an error's traceback, as `` at FILE:LINE``; empty if the traceback contains
-    no such line.
-    """
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(home_of(code))]
-    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-
-
 def register(code: JobCode, functions: Mapping[int, Any]) -> None:
     """Record that this process has loaded a job file. ``functions`` are the functions of the file's job, by node."""
     _loaded.pop(code.name, None)
@@ -364,8 +369,7 @@ def snapshot(code: JobCode) -> JobCode:
             return code
         if finder.snapshot is None:
             folder = scratch.folder("job-code")
-            texts = {path: text.hex() for path, text in sorted(finder.sources.items())}
-            (folder / "sources.json").write_text(json.dumps(texts))
+            write_texts(folder / "sources.json", finder.sources)
             finder.snapshot = replace(code, sources=str(folder / "sources.json"))
         return finder.snapshot
 
@@ -389,10 +393,3 @@ def _forget(finder: _Finder, names: Collection[str]) -> None:
             if getattr(sys.modules.get(parent), last, None) is forgotten:
                 delattr(sys.modules[parent], last)  # "from parent import last" looks there first
             finder.served.discard(each)
-
-
-def _read_sources(code: JobCode) -> dict[str, bytes]:
-    if not code.sources:
-        return {}
-    texts: dict[str, str] = json.loads(Path(code.sources).read_text())
-    return {path: bytes.fromhex(text) for path, text in texts.items()}

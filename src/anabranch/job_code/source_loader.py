@@ -1,13 +1,14 @@
-"""Loads a job's modules from their files, and keeps their texts."""
+"""Loads a job's modules from their files, and keeps their texts, also for other processes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SourceLoader", "text_of"]
+__all__ = ["SourceLoader", "read_texts", "text_of", "write_texts"]
 
 
 class SourceLoader(SourceFileLoader):
@@ -34,3 +35,14 @@ def text_of(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def write_texts(file: Path, texts: Mapping[str, bytes]) -> None:
+    """Write texts of modules, by the modules' paths, to a file for :func:`read_texts`."""
+    file.write_text(json.dumps({path: text.hex() for path, text in sorted(texts.items())}))
+
+
+def read_texts(file: Path) -> dict[str, bytes]:
+    """The texts in a file that :func:`write_texts` has written."""
+    texts: dict[str, str] = json.loads(file.read_text())
+    return {path: bytes.fromhex(text) for path, text in texts.items()}

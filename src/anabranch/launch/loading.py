@@ -66,8 +66,8 @@ def _register(job: Job) -> None:
 
 
 def _code_of(module: ModuleType) -> JobCode | None:
-    """The code of a module that this process has imported. None if the module is a package, or if other processes can't
-    import the module by its name.
+    """The code of a module that this process has imported. None if the module is a package, if its file can't be read,
+    or if other processes can't import the module by its name.
     """
     file, parts = getattr(module, "__file__", None), module.__name__.split(".")
     if file is None or module.__name__ == "__main__" or not Path(file).is_file():
@@ -76,8 +76,11 @@ def _code_of(module: ModuleType) -> JobCode | None:
     home = path.parents[len(parts) - 1]
     if path != home.joinpath(*parts).with_name(f"{parts[-1]}.py"):
         return None
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return JobCode(module.__name__, str(home), str(path.relative_to(home)), digest)
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return JobCode(module.__name__, str(home), str(path.relative_to(home)), hashlib.sha256(content).hexdigest())
 
 
 def load(path: Path) -> JobFile:

@@ -1,4 +1,4 @@
-"""Workers follow a test process that changes its environment or reloads a module, and so does the process itself."""
+"""Workers follow a test process that changes its environment or reloads a module."""
 
 from __future__ import annotations
 
@@ -117,7 +117,9 @@ def test_a_job_is_imported_with_the_present_environment(
 ) -> None:
     text = "\n".join(f"{change}\ncalled(load())" for change in changes)
     env = {"URL": first} if first else {}
-    expected = everywhere(*((result,) * 4 for result in results))
+    # In the process itself, the modules that the job file imports keep what they have read at first.
+    first_read = results[0]
+    expected = [str([(each,) * 4, (each,) * 4, (each, first_read, first_read, each)]) for each in results]
     assert said(home, f"environment.follow()\n{text}", **env) == expected
 
 
@@ -126,8 +128,8 @@ def test_of_a_package_either_all_modules_are_imported_again_or_none(tmp_path: Pa
     written(tmp_path, {"job.py": CATCHING})
     written(tmp_path / place / "shop", SHOP)
     text = "environment.follow()\ncalled(load())\nos.environ['URL'] = 'b'\ncalled(load())\ncalled(load())"
-    expected = everywhere(("a", "a"), ("b", then), ("b", then))
-    assert said(tmp_path, text, str(tmp_path / place), URL="a") == expected
+    after = str([("b", then), ("b", then), ("b", "a")])
+    assert said(tmp_path, text, str(tmp_path / place), URL="a") == [*everywhere(("a", "a")), after, after]
 
 
 def test_a_package_that_the_test_has_imported_itself_stays_as_it_is(tmp_path: Path) -> None:
@@ -136,6 +138,33 @@ def test_a_package_that_the_test_has_imported_itself_stays_as_it_is(tmp_path: Pa
     text = "import shop\nenvironment.follow()\ncalled(load())\nos.environ['URL'] = 'b'\ncalled(load())"
     expected = [*everywhere(("a", "a")), str([("b", "b"), ("b", "b"), ("b", "a")])]
     assert said(tmp_path, text, str(tmp_path), URL="a") == expected
+
+
+def test_modules_that_a_copied_function_uses_are_imported_again_in_each_worker(tmp_path: Path) -> None:
+    """As in a notebook, whose folder workers know. One worker lives through the change, and another begins after it."""
+    written(tmp_path, {"beside.py": BESIDE})
+    text = f"""
+from anabranch import Job
+from anabranch.job_code import job_modules
+sys.path.insert(0, sys.argv[1])
+import beside
+WORKER = "from anabranch.job_code import job_modules\\njob_modules.enter_from_environment()\\n" + {WORKER!r}
+known = {{**os.environ, job_modules.VARIABLE: job_modules.code_in(sys.argv[1]).on_this_machine().dumped()}}
+environment.follow()
+job = Job("copied")
+job.read("rows", schema="n int").map(lambda m: (beside.URL, os.environ.get("URL"))).write("out")
+def begun():
+    words, pipe = [sys.executable, "-P", "-c", WORKER], subprocess.PIPE
+    return subprocess.Popen(words, env=known, stdin=pipe, stdout=pipe)
+worker = begun()
+called(loading.of(job))
+os.environ["URL"] = "b"
+called(loading.of(job))
+worker = begun()
+called(loading.of(job))
+"""
+    after = str([("b", "b"), ("b", "b"), ("a", "b")])
+    assert said(tmp_path, text, URL="a") == [*everywhere(("a", "a")), after, after]
 
 
 def test_a_job_in_an_installed_package_is_imported_again_but_no_other_package(tmp_path: Path) -> None:

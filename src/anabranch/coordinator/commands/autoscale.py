@@ -116,9 +116,10 @@ def explain(context: Context, job: str) -> Sizing:
     verdict = None
     if seen.settings.autoscale is not None:
         verdict = _verdict(registry, seen, limits, status, look, findings)
-        if verdict.factor is not None and not _is_located(registry, seen):
-            waits = "it waits until it is known in which racks the replicas of the inputs are"
-            verdict = Verdict(None, f"{verdict.why}: factor {verdict.factor}, but {waits}", verdict.advice)
+        is_tried = verdict.factor is not None and seen.generation != seen.scaling.refused
+        if is_tried and not _is_located(registry, seen):
+            waits = f"factor {verdict.factor} waits until it is known in which racks the replicas of the inputs are"
+            verdict = Verdict(None, "; ".join(filter(None, (verdict.why, waits, seen.inputs.warning))), verdict.advice)
     return figures.of(status, _is_scalable(registry, snapshot), verdict, look, limits)
 
 

@@ -5,6 +5,7 @@ otherwise, pickled copies are sent.
 from __future__ import annotations
 
 import inspect
+import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ def of_node(node: Node, functions: Mapping[int, Any], home: str) -> JobFunction:
 
 def _from_code(pickled: bytes, home: str, node: Node, changes: Changes) -> JobFunction:
     environment.apply(changes)
+    job_modules.refresh()
     return JobFunction(cloudpickle.loads(pickled), home, node, pickled=pickled, environment=changes)
 
 
@@ -85,7 +87,7 @@ def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFun
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
-        where = job_modules.raised_at(error, code)
+        where = _raised_at(error, code)
         raise OperatorError(
             f"{code.file} can't be imported in a Python worker: {type(error).__name__}: {error}{where}",
             _MISSING if isinstance(error, ImportError) else _OWN,
@@ -100,6 +102,18 @@ def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFun
             "what only the user's process has",
         )
     return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code, environment=changes)
+
+
+def _raised_at(error: BaseException, code: JobCode) -> str:
+    """The last line of the job's files in an error's traceback, as `` at FILE:LINE``; empty if the traceback contains
+    no such line.
+    """
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if Path(f.filename).is_relative_to(job_modules.home_of(code))
+    ]
+    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def _place(node: Node) -> tuple[str, str, str]:
