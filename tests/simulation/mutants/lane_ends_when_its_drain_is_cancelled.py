@@ -11,6 +11,7 @@ from anabranch.container.lane.events import Event, QueryStopped
 from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"progress"})
+FIRST = 4070
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
