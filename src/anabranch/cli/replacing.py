@@ -152,8 +152,8 @@ class Replacer:
         timer.start()
 
     def in_order(self, following: Restarts) -> NoReturn:
-        """Replace the process as soon as everything that it has started has been stopped, but after ten seconds at the
-        latest. For ``following``, see :meth:`now`."""
+        """Stop everything that the process has started, then replace the process. If stopping takes longer than ten
+        seconds, replace the process anyway. For ``following``, see :meth:`now`."""
         self.within(10.0, following)
         self._kill_java()
         atexit._run_exitfuncs()

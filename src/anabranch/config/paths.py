@@ -21,8 +21,8 @@ _PEM_FILES = ("certificate", "key", "client_ca", "ca", "client_certificate", "cl
 
 
 def absolute(settings: Settings, folder: Path) -> Settings:
-    """The settings with absolute paths; relative paths are resolved from ``folder``. Raises ConfigError if the home
-    folder of a user in a path isn't known."""
+    """The settings with absolute paths; relative paths are resolved from ``folder``. Raises ConfigError if a path
+    begins with ``~`` or ``~user``, and that home folder isn't known."""
     root, store = settings.storage.root, settings.coordinator.store
     if "://" not in root and not root.startswith("file:"):
         root = str((folder / expanded(root)).resolve())

@@ -187,8 +187,9 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if the table has a property that prevents a job from writing to it, or a rule that
-        writers can't follow when they commit finished files, such as a constraint."""
+        """Raise ConflictError if the table has a property with which a job can't write to it, or can't do so safely.
+        Also raise it for a rule, such as a constraint, that can't be checked or applied in a commit of finished files.
+        """
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
         if mapping != "none":

@@ -25,8 +25,9 @@ __all__ = ["check_together", "expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. If the stages of
-    a new version have different counts of a stream, because the job hadn't noticed its growth, the smallest one counts.
+    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. In a new
+    version, the stages can have different counts for a stream if the job hadn't noticed that the stream had grown. In
+    this case, the smallest count is used.
     """
     own = stages.intermediate_streams(graph)
     counts: dict[str, int] = {}

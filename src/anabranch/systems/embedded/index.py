@@ -26,7 +26,7 @@ class _Extent(msgspec.Struct, frozen=True):
 class PartitionIndex:
     """Finds the files that contain given records of one partition. Caches the offsets and files of entries.
 
-    Readers normally move forward, so a search begins after the last entry that the previous search has found. If that
+    Readers normally move forward, so a search begins after the last entry that the previous search found. If that
     entry was deleted, or doesn't end before the wanted offset, the search begins at the oldest entry.
     """
 

@@ -61,7 +61,7 @@ class SlotWriter:
         """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
         on, the slot's former owner can't write.
 
-        After an error, except FencedError, open the same batch again; it takes effect only once.
+        After any error other than FencedError, open the same batch again; it takes effect only once.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
