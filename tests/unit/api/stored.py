@@ -64,3 +64,19 @@ def read(job: Job, **more: Any) -> Any:
 
 
 TIMED: dict[str, Any] = {"event_time": "at", "watermark": "1 minute"}
+
+
+class Kept:
+    """Where the timers of a key are kept."""
+
+    def __init__(self, *at: int) -> None:
+        self.at = set(at)
+
+    def all(self) -> Iterable[int]:
+        return self.at
+
+    def register(self, at: int) -> None:
+        self.at.add(at)
+
+    def delete(self, at: int) -> None:
+        self.at.discard(at)

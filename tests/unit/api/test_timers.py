@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -13,24 +12,9 @@ from anabranch import Timers
 from anabranch.api.journal import Journal
 from anabranch.api.timers import EVENT_TIME, INFINITY, moment
 from anabranch.errors import UsageError
+from tests.unit.api.stored import Kept
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class Kept:
-    """Timers."""
-
-    def __init__(self, *at: int) -> None:
-        self.at = set(at)
-
-    def all(self) -> Iterable[int]:
-        return self.at
-
-    def register(self, at: int) -> None:
-        self.at.add(at)
-
-    def delete(self, at: int) -> None:
-        self.at.discard(at)
 
 
 def test_timers() -> None:

@@ -7,7 +7,7 @@ import re
 import runpy
 import textwrap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -21,7 +21,7 @@ from anabranch import Job, Processor, Timers, ValueState
 from anabranch.api.journal import Journal
 from anabranch.api.timers import EVENT_TIME, moment
 from tests.support.paths import ROOT
-from tests.unit.api.stored import Store
+from tests.unit.api.stored import Kept, Store
 
 PAGES = sorted((ROOT / "docs/how-to/examples").glob("*.md"))
 CODE = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -37,22 +37,6 @@ def code(text: str) -> dict[str, Any]:
     return names
 
 
-class Registered:
-    """The timers of a key."""
-
-    def __init__(self) -> None:
-        self.at: set[int] = set()
-
-    def all(self) -> Iterable[int]:
-        return self.at
-
-    def register(self, at: int) -> None:
-        self.at.add(at)
-
-    def delete(self, at: int) -> None:
-        self.at.discard(at)
-
-
 class Plane:
     """A processor of one plane's flights, each a turn of its own."""
 
@@ -61,7 +45,7 @@ class Plane:
         self.states = [state.bound(Store(), journal) for state in processor.states().values()]
         for name, state in zip(processor.states(), self.states, strict=True):
             setattr(processor, name, state)
-        self.registered = Registered()
+        self.registered = Kept()
         self.timers = Timers(self.registered, EVENT_TIME, journal)
 
     def turn(self, call: Callable[[], Any]) -> list[Any]:

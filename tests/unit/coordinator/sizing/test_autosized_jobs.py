@@ -221,13 +221,19 @@ def test_who_takes_over_waits_as_long(store: Store, clock: Clock) -> None:
     assert second.status(JOB).factor == 4
 
 
-def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock) -> None:
+def undone_once(store: Store, clock: Clock) -> tuple[Coordinator, Coping]:
+    """A job whose lanes fail with factor 2, and whose rise to it was undone, with its worker."""
     coordinator = coordinator_of(store, clock)
     worker = started(coordinator)
     worker.working = 1.0
     worker.fails = lambda lane: lane.factor == 2 and lane.stateful
     passed(worker, clock, 40)
     assert (coordinator.status(JOB).factor, coordinator.status(JOB).generation) == (1, 3)
+    return coordinator, worker
+
+
+def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock) -> None:
+    coordinator, worker = undone_once(store, clock)
     passed(worker, clock, 1160)
     assert len(decisions(coordinator)) == 1
     assert "undone" in coordinator.sizing(JOB).autoscale
@@ -237,12 +243,7 @@ def test_it_waits_long_after_a_change_that_was_undone(store: Store, clock: Clock
 
 
 def test_it_waits_as_long_if_another_change_follows_the_undone_one(store: Store, clock: Clock) -> None:
-    coordinator = coordinator_of(store, clock)
-    worker = started(coordinator)
-    worker.working = 1.0
-    worker.fails = lambda lane: lane.factor == 2 and lane.stateful
-    passed(worker, clock, 40)
-    assert (coordinator.status(JOB).factor, coordinator.status(JOB).generation) == (1, 3)
+    coordinator, worker = undone_once(store, clock)
     worker.fails = lambda lane: False
     coordinator.scale(JOB, ScaleRequest(factor=4))
     passed(worker, clock, 600)
