@@ -106,9 +106,10 @@ def make(source: Source, uri: str) -> Manifest:
 
 
 def _made(source: Source, tree: Tree) -> Manifest:
+    id = ""
     for attempt in range(1, _ATTEMPTS + 1):
         moment = _settled(source)
-        id = manifest.begin(tree, source.job, source.now())
+        id = manifest.begin(tree, source.job, source.now(), former=id)
         crash_points.reach(crash_points.NOTED, source.job, 0)
         try:
             found = _copied(source, moment, tree, id)

@@ -137,14 +137,21 @@ def _lock(descriptor: int, folder: Path) -> None:
         return  # the file system has no locks
 
 
-def begin(tree: Tree, job: str, at: float) -> str:
+def begin(tree: Tree, job: str, at: float, *, former: str = "") -> str:
     """Mark a folder as the place of an unfinished backup, and remove what an interrupted backup has left there.
-    Returns the random id that the backup's manifest must have. ``at`` is the time of the backup, in seconds since 1970.
+    Returns the random id that the backup's manifest must have.
+
+    Args:
+        at: the time of the backup, in seconds since 1970.
+        former: the id that this process got for its previous attempt; '' at the first attempt.
 
     Raises:
-        ConflictError: the folder contains a complete backup, or files that don't belong to a backup.
+        ConflictError: the folder contains a complete backup, or files that don't belong to a backup; or another process
+            has begun a backup there since the previous attempt.
     """
     _check_place(tree)
+    if former:
+        check_begun(tree, former)
     id = uuid.uuid4().hex
     tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at, id=id)).decode())
     for name in (LANES, "streams", STORE):

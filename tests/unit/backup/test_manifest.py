@@ -91,6 +91,19 @@ def test_a_process_whose_files_another_one_has_removed_does_not_end_well(tree: O
     assert manifest.read(tree).id == second
 
 
+def test_a_process_that_tries_again_does_not_remove_what_another_one_has_copied(tree: OnDisk) -> None:
+    """Storage without locks."""
+    tree.local.mkdir()
+    first = begun(tree)
+    again = manifest.begin(tree, "delays", 6.0, former=first)
+    second = begun(tree)
+    with pytest.raises(ConflictError, match="another process has changed the backup"):
+        manifest.begin(tree, "delays", 7.0, former=again)
+    manifest.finish(tree, listed(tree, second))
+    with pytest.raises(ConflictError, match="holds a backup already"):
+        manifest.begin(tree, "delays", 8.0, former=again)
+
+
 def test_lanes_whose_last_batch_is_in_the_backup_are_whole(tree: OnDisk) -> None:
     tree.local.mkdir()
     begun(tree)

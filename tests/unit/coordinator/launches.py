@@ -28,6 +28,7 @@ class Job:
     returning: dict[str, float] = field(default_factory=dict)
     spare: int = 0
     busy: bool = False
+    preparing: bool = False
     over: bool = False
     begun: float = 1.0
     sure_from: float = 0.0
@@ -41,6 +42,7 @@ class Job:
             wanted=self.wanted,
             spare=self.spare,
             busy=self.busy,
+            preparing=self.preparing,
             over=self.over,
             begun=self.begun,
             sure_from=self.sure_from,

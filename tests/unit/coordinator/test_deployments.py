@@ -178,6 +178,26 @@ def test_containers_that_would_only_stand_by_wait_until_lanes_have_written_after
     assert demand() == (2, 1, True), "a lane is being started again"
 
 
+def test_a_deploy_waits_for_the_next_containers_before_any_that_would_only_stand_by(store: Store) -> None:
+    coordinator, (old,) = running(store)
+    coordinator.launched("j", LaunchStatus(wanted=1, running=1), [])
+
+    def is_preparing() -> bool:
+        (its,) = coordinator.demands([])
+        return its.preparing
+
+    assert not is_preparing()
+    deploy(coordinator, job(more=True))
+    assert is_preparing()
+    new = Process(coordinator, 2)
+    assert not is_preparing()
+    old.work()
+    old.leave()
+    new.ask()
+    new.work()
+    assert (is_preparing(), coordinator.status("j").state) == (False, "running")
+
+
 def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(more=True))

@@ -104,6 +104,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         wanted=len(job.busy_seats) + len(former) + spare if runs else 0,
         spare=spare,
         busy=bool(spare) and _is_busy(job),
+        preparing=not relieved(job),
         over=job.done,
         begun=job.seats.begun,
         sure_from=job.seats.sure_from,

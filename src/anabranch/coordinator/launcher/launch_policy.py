@@ -23,7 +23,8 @@ ENDS_WITHIN = 75.0
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
 """The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
-cores with a change or a failover."""
+cores with a change or a failover. The seconds count from the moment at which all processes that a change waits for are
+ready."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that aren't failures: the container returned its seat, or was expelled."""
@@ -39,6 +40,8 @@ class Demand:
         spare: how many of these processes only stand by.
         busy: whether a change is under way, or lanes of a running job are being started. If so, processes that would
             only stand by should be started later.
+        preparing: whether a change waits for processes that are starting or warming up. Meanwhile, no process is
+            started that would only stand by.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
@@ -52,6 +55,7 @@ class Demand:
     wanted: int
     spare: int = 0
     busy: bool = False
+    preparing: bool = False
     over: bool = False
     begun: float = 0.0
     sure_from: float = 0.0
@@ -287,7 +291,8 @@ def _never_came(member: Member, now: float) -> bool:
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
     """The crew, and how many of the missing processes should be started later, because they would only stand by."""
-    since = None if missing <= 0 else now if crew.short_since is None else crew.short_since
+    begins = crew.short_since is None or demand.preparing
+    since = None if missing <= 0 else now if begins else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
     return replace(crew, short_since=since), demand.spare if waits else 0
 

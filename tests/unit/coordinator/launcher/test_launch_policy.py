@@ -52,6 +52,15 @@ def test_those_that_only_stand_by_are_started_in_the_end_even_if_lanes_never_run
     assert job.step(1.0).start == 1
 
 
+def test_those_that_only_stand_by_are_not_started_while_a_change_waits_for_others() -> None:
+    job = Job(wanted=2, spare=1, busy=True, preparing=True)
+    assert job.step().start == 1
+    assert [job.step(SPARE_AFTER).start for _ in range(10)] == [0] * 10
+    job.preparing = False
+    assert job.step(SPARE_AFTER - 1).start == 0
+    assert job.step(1.0).start == 1
+
+
 def test_one_that_stood_by_and_took_a_seat_is_replaced_once_its_lanes_run() -> None:
     job = running(warm=1)
     job.spare, job.busy = 1, True
