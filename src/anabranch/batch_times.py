@@ -49,8 +49,8 @@ def unreported(report: LaneReport, now: float) -> float:
     """How many seconds a lane's batch has been running since the lane reported it. ``now`` is in seconds since 1970.
 
     If the lane reported no batch, one is assumed to have begun soon after the lane's last output; if there was no
-    output yet, the result is 0.0. It is limited to the range from 0 to ``REPORTED_EVERY``, because the machines' clocks
-    can differ.
+    output yet, the result is 0.0. The result is limited to the range from 0 to ``REPORTED_EVERY``, because the
+    machines' clocks can differ.
     """
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:

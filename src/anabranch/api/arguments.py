@@ -29,11 +29,12 @@ _TEXTS = {
     "schema": 'write the columns and their types as text, such as schema="dest string, dep_delay int"',
     "prefix": 'write text, such as prefix="landed_"',
 }
-"""The arguments that are text in all operators that have them, and how to write them."""
+"""The arguments that must be text in every operator that takes them. Each is mapped to the advice that an error gives.
+"""
 
 
 def check_texts(kind: str, given: Mapping[str, object]) -> None:
-    """Raises GraphError if ``key``, ``schema`` or ``prefix`` is given, is not None, and isn't a string."""
+    """Raises GraphError if ``key``, ``schema`` or ``prefix`` is given, and is neither None nor a string."""
     for name, cure in _TEXTS.items():
         value = given.get(name)
         if value is not None and not isinstance(value, str):
@@ -51,7 +52,9 @@ def stream(kind: str, name: object) -> str:
 
 
 def read_as_forms(kind: str, read_as: object) -> dict[str, str]:
-    """``read_as`` as a dict; empty if it is None. Raises GraphError if it doesn't map columns to names of forms."""
+    """Return ``read_as`` as a dict, or an empty dict if ``read_as`` is None. Raises GraphError if ``read_as`` isn't a
+    mapping from strings (column names) to strings (such as ``epoch-millis``).
+    """
     if read_as is None:
         return {}
     if isinstance(read_as, Mapping) and all(isinstance(text, str) for text in (*read_as, *read_as.values())):
@@ -62,7 +65,9 @@ def read_as_forms(kind: str, read_as: object) -> dict[str, str]:
 
 
 def _columns(kind: str, given: object, example: str) -> list[str]:
-    """The names of columns, given as a string or as several. Raises GraphError if one isn't a nonempty string."""
+    """Return the column names in ``given``, which is one name or an iterable of names. Raises GraphError if a name
+    isn't a nonempty string.
+    """
     names: list[Any] = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     for name in names:
         if not isinstance(name, str) or not name:
@@ -97,8 +102,8 @@ def check_start(start: object) -> None:
 
 
 def watermark_delay(event_time: str | None, watermark: str | None) -> int | None:
-    """``watermark`` in milliseconds. It says how much older a record can be than the newest record of its partition.
-    None if ``event_time`` is None.
+    """Return ``watermark`` in milliseconds, or None if ``event_time`` is None. ``watermark`` says how much older a
+    record can be than the newest record of its partition.
     """
     if event_time is None:
         if watermark is not None:
@@ -169,7 +174,8 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The condition of a join: maps columns of the stream to the columns of the table that they must equal.
+    """The condition of a join, as a dict. Each key is a column of the stream, and its value is the column of the table
+    that must be equal to it.
 
     Args:
         on: a column that both the stream and the table have, several such columns, or a mapping from columns of the

@@ -12,8 +12,9 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 
 _LONGEST = 95
-"""The longest name that :meth:`GraphBuilder.add` makes from ``derived``, in characters, without a number at the end.
-(Users may give names of up to 100 characters.)"""
+"""The maximum length, in characters, of a name that :meth:`GraphBuilder.add` makes from ``derived``, not counting a
+number that it appends. (Names that users give may have up to 100 characters.)
+"""
 
 
 class GraphBuilder:

@@ -1,5 +1,5 @@
-"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` need Spark; they import the module that uses it
-on demand.
+"""The job that a job file builds. Only ``preview`` and ``to_dataframe`` need Spark, so only these methods import the
+module that uses Spark.
 """
 
 from __future__ import annotations
@@ -204,9 +204,9 @@ class Job:
     def preview(self, stream: str, n: int = 20, *, config: Path | str | None = None) -> list[dict[str, Any]]:
         """Return the first rows of a stream as dicts, for notebooks. Nothing is written.
 
-        If the job reads the stream, the rows are the stream's first records, beginning with those of the first
-        partition, with the columns that ``read`` declares. If the job writes the stream, they are the rows that the job
-        would write, computed from the records that its inputs contain now. Records that cannot be processed are handled
+        If the job reads the stream, the rows are the stream's first records, with the columns that ``read`` declares.
+        Records of the first partition come first. If the job writes the stream, the rows are those that the job would
+        write, computed from the records that the job's inputs contain now. Records that cannot be processed are handled
         as in :meth:`to_dataframe`. The call uses this process's Spark session, or starts one.
 
         Args:
@@ -215,14 +215,15 @@ class Job:
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Returns:
-            A dict for each row, with nulls as None. A ``timestamp`` is a datetime in UTC (outside the years 1 to 9999,
-            the first or last one that a datetime can hold), and a ``timestamp_ntz`` a datetime without a zone. Dates,
-            decimals and ``binary`` columns are ``date``, ``Decimal`` and ``bytes``; structs and maps are dicts, and
-            arrays are lists.
+            A dict for each row, with nulls as None. A ``timestamp`` is a datetime in UTC, and a ``timestamp_ntz`` a
+            datetime without a zone. A ``timestamp`` outside the years 1 to 9999 is replaced with the first or last time
+            that a datetime can hold. Dates, decimals and ``binary`` columns are ``date``, ``Decimal`` and ``bytes``;
+            structs and maps are dicts, and arrays are lists.
 
         Raises:
-            UsageError: the job neither reads nor writes the stream; ``n`` is less than 1; or the job writes the stream,
-                and has a ``process`` or ``limit_per_key``; or the job's module has been edited since it was imported.
+            UsageError: the job neither reads nor writes the stream, or ``n`` is less than 1. For a stream that the job
+                writes, this error is also raised if the job has a ``process`` or ``limit_per_key``, or if the job's
+                module has been edited since it was imported.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example:
@@ -263,8 +264,8 @@ def _frames() -> _Frames:
 
 
 def _hash_of(file: object, loader: Any) -> str:
-    """The SHA-256 of a module's file; '' if the file can't be read. Most loaders don't keep the text that they have
-    imported, so the hash is taken when the job is made, which is soon after the file was read.
+    """The SHA-256 of a module's file; '' if the file can't be read. Most loaders don't keep the source that they have
+    imported. Therefore the file is read again when the job is created, which is soon after the import.
     """
     if not isinstance(file, str):
         return ""

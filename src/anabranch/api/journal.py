@@ -8,7 +8,7 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """Contains an undo step for each change since the last :meth:`begin`, in the order of the changes."""
+    """The undo steps of the changes since the last :meth:`begin`, in the order of the changes."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []

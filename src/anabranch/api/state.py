@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works in turns, each on one key. Until a turn ends, the turn's changes and the values that it has read
-(except by :meth:`MapState.items`) are buffered here. So Spark's state store is read only once for a value that many
-messages of a turn use, and the changes that a failed message made can be undone.
+A processor works in turns, each on one key. Until a turn ends, this module buffers the values that the turn has read
+(except by :meth:`MapState.items`) and the turn's changes. Thus a value that many messages of a turn use is read only
+once from Spark's state store, and a failed message's changes can be undone.
 """
 
 from __future__ import annotations

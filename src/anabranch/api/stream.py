@@ -67,10 +67,10 @@ class Stream:
         """Apply a function to the rows, as a Spark DataFrame.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
-        the column ``_anabranch``. It is called in the driver: first with empty DataFrames, to determine the columns,
-        and later whenever a lane starts. If Spark can't run the operator as a part of the lane's query, it is instead
-        called once per batch. If the function raises an exception in a lane, or the DataFrame that it returned can't be
-        computed, the lane fails.
+        the column ``_anabranch``. The function is called in the driver: first with empty DataFrames, to determine the
+        columns, and later whenever a lane starts. If Spark can't run the operator as a part of the lane's query, the
+        function is instead called once per batch. If the function raises an exception in a lane, or the DataFrame that
+        it returned can't be computed, the lane fails.
 
         Args:
             function: takes a DataFrame and returns a DataFrame.
@@ -230,7 +230,7 @@ class Stream:
         partitions: int | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Key the rows by these columns, from here on. By default, this starts a new stage.
+        """Make these columns the key of the rows for all operators that follow. By default, this starts a new stage.
 
         Args:
             columns: the new stage key.

@@ -58,12 +58,12 @@ class Timers:
 
     @property
     def draining(self) -> bool:
-        """Whether this is the last batch of a drain; False if the operator has no timers. In this batch, every timer
-        fires, and new timers are discarded.
+        """Whether this is the last batch of a drain; always False if the operator has no timers. In the last batch,
+        every timer fires, and new timers are discarded.
 
         In this batch, ``now`` is in the last second of the year 9999, the last year that a datetime can represent.
-        Adding a duration to ``now`` gives ``now`` itself if the sum would be in a later year. Likewise,
-        ``now.astimezone`` returns a time in UTC if the year in the other time zone would be later.
+        If the sum of ``now`` and a duration would be in a later year, the sum is ``now`` itself. If the other time zone
+        is already in a later year, ``now.astimezone`` returns ``now`` in UTC.
         """
         return self._now >= INFINITY
 

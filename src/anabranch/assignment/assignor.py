@@ -1,5 +1,5 @@
-"""Assigns the tasks of a job to its seats so that the seats are balanced, each partition is read in few containers, few
-tasks move and, if racks count, there is little traffic across racks.
+"""Assigns the tasks of a job to its seats. The seats are balanced, few containers read each partition, and few tasks
+move. If racks count, there is also little traffic across racks.
 
 The solver for racks is imported on demand, because the import takes half a second and few jobs use racks.
 """
@@ -238,10 +238,10 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. Tasks of a
-    stage in one seat can share the traffic cost of a partition. If no partition is read by more than n tasks of the
-    stage, each task's part of this cost is at least 1/n. So the solver is given the stage with the traffic cost divided
-    by n.
+    """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. If tasks of a
+    stage are in one seat and read the same partition, they can share the partition's traffic cost. If each partition is
+    read by at most n tasks of the stage, a task's share of the cost is at least 1/n. Therefore each stage's bound is
+    the solver's result for the stage with the traffic cost divided by n.
     """
     from anabranch.assignment.racks import solver
 

@@ -16,7 +16,7 @@ from anabranch.model.task import Task
 __all__ = ["Member", "place"]
 
 _Piece = tuple[tuple[str, int], ...]
-"""Seats, each with the number of tasks of one group that it takes."""
+"""For each seat that gets tasks of a group, how many of the group's tasks it gets."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ def place(
 
     A *group* consists of the tasks that read the same partitions. A seat with any task of a group reads all partitions
     of the group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads
-    each group over few racks. If partitions are read in fewer seats on average with one of them, the other is dropped.
-    Within each remaining placement, groups with equally many tasks and equally many partitions swap places so that the
-    total cost is as low as possible. The cheapest result is returned.
+    each group over few racks. If partitions are read in fewer seats on average in one placement than in the other, the
+    other placement is dropped. Within each remaining placement, groups with equally many tasks and equally many
+    partitions swap places so that the total cost is as low as possible. The cheapest result is returned.
 
     Args:
         racks: the rack of each seat.
@@ -168,8 +168,8 @@ def _far(group: Sequence[Member], rack: str) -> int:
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: the task's former seat if that belongs to the piece and has room,
-    otherwise another seat of the piece with room.
+    """A seat of the piece for each task of a group: the task's former seat, if it belongs to the piece and has room;
+    otherwise, another seat of the piece that has room.
     """
     room = dict(piece)
     placed = {}

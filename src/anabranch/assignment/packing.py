@@ -1,5 +1,5 @@
-"""Assigns groups of tasks to seats, and keeps the number of pieces into which groups are split small: the groups are
-lined up, and the line is cut wherever a seat is full.
+"""Assigns groups of tasks to seats so that groups are split into few pieces. The groups are lined up, and the line is
+cut wherever a seat is full.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ class Line:
 
     def _gain(self, number: int, seat: str, left: int) -> tuple[int, int, int]:
         """A sort key for a group: how much is gained if ``seat``, which has room for ``left`` tasks, takes as many
-        tasks of the group as it can. A larger key is better. The key contains the number of tasks that stay in this
-        seat, less the number that other seats lose; then the number of tasks that stay; then the group's negative
-        number.
+        tasks of the group as it can. A larger key is better. The key has three parts. The first is the number of tasks
+        that stay in this seat, minus the number of tasks that other seats lose. The second is the number of tasks that
+        stay. The third is the group's number, negated.
         """
         held = self.held[number]
         taken = min(left, len(self.groups[number]))

@@ -1,4 +1,6 @@
-"""Assigns tasks to seats, ignoring racks: balanced, with each partition read in few containers, and with few moves."""
+"""Assigns tasks to seats without regard to racks. The seats are balanced, few containers read each partition, and few
+tasks move.
+"""
 
 from __future__ import annotations
 
@@ -110,8 +112,8 @@ def _is_uniform(groups: _Groups) -> bool:
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str], load: Mapping[str, int]) -> dict[str, int]:
     """The number of tasks for each seat, in the order of the seats' loads; the sum is ``count``. Each number is the
-    average, rounded up for the seats with the lowest load (of seats with equal loads, for those that had the most
-    tasks), and down for the others.
+    average, rounded up for the seats with the lowest load and down for the others. Among seats with equal loads, those
+    that had the most tasks are rounded up first.
     """
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())

@@ -96,8 +96,9 @@ def settled(
 
 def _batch(lane: LaneCopy, partitions: Mapping[Place, PartitionCopy], taken: dict[Place, int]) -> Batch:
     """The batch from which a lane continues, if the backup takes the first ``taken[place]`` of each partition's
-    ``later`` publications. If this batch requires more publications, increases the counts in ``taken``; the caller must
-    then call this again for all lanes. Raises MovedOnError if the copies can't be made to fit together.
+    ``later`` publications. If this batch requires more publications, the function increases the counts in ``taken``,
+    and the caller must call the function again for all lanes. Raises MovedOnError if the copies can't be made to fit
+    together.
     """
     within = _last_within(lane, partitions, taken)
     if within > lane.planned:
@@ -147,10 +148,10 @@ def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Pl
 
 
 def noted(outputs: Mapping[str, Any], batch: Batch, ends: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The notes about the ends of outputs that fit a copied folder whose lane continues from ``batch``. ``outputs`` are
-    the notes in the copy. They may say too much, because the lane may have written them while its folder was being
-    copied. For streams in the backup, the result notes nothing beyond their ``ends``; for tables, it notes no batch
-    that isn't committed in the copy.
+    """Correct a copied folder's notes about the ends of outputs, for a lane that continues from ``batch``. ``outputs``
+    are the notes in the copy. These notes may be too new, because the lane may have written them while its folder was
+    being copied. In the result, no stream of the backup ends after its ``ends``, and no table has a batch that isn't
+    committed in the copy.
     """
     done = batch.number - batch.pending
     streams = {

@@ -104,8 +104,8 @@ def place_of(system: str) -> str:
 
 @contextmanager
 def alone(tree: Tree) -> Iterator[None]:
-    """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or on one
-    without locks, only :func:`check_begun` notices another process.
+    """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or if the
+    disk has no locks, only :func:`check_begun` notices another process.
 
     Raises:
         ConflictError: another process is making a backup in this folder; or what :func:`begin` raises.
@@ -174,8 +174,9 @@ def _check_place(tree: Tree) -> None:
 
 
 def check_begun(tree: Tree, id: str) -> None:
-    """Check that the backup that was begun last in a folder, and isn't complete, is the one with this ``id``. Raises
-    ConflictError if not: another process has begun one since, and has removed this one's files."""
+    """Check that the unfinished backup in a folder is still the one with this ``id``. Otherwise, raises ConflictError:
+    another process has begun another backup there since, and has removed the files of this backup.
+    """
     if not tree.has(_UNFINISHED) or decode(tree.read_bytes(_UNFINISHED), _Unfinished).id != id:
         raise _disturbed(tree)
 
@@ -248,7 +249,8 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether ``name`` is the name of Hadoop's checksum file for one of the files ``of`` in the backup's top folder."""
+    """Whether ``name`` is the name of Hadoop's checksum file for one of the files ``of``, in the backup's top folder.
+    """
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

@@ -25,7 +25,7 @@ __all__ = ["EPOCHS_AHEAD", "at_rest", "joined", "keep", "kept", "last_program"]
 
 EPOCHS_AHEAD = 1000
 """How far a restored job's epoch is ahead of the epoch in the backup. The original job may have continued after the
-backup, and the processes of the restored job must have higher epochs than its processes.
+backup, and the restored job's processes must have higher epochs than the original job's processes.
 """
 
 

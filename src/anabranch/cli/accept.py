@@ -48,8 +48,8 @@ def accept(
 
 
 def _readers(store: Store, job: str, stream: str) -> list[Lane]:
-    """The open lanes of a job. Raises UsageError unless ``stream`` is an input that the job doesn't write itself, and
-    the errors of :func:`stopped_job.ended`.
+    """The open lanes of a job. Raises UsageError if the job doesn't read ``stream``, or writes ``stream`` itself. Also
+    raises the errors of :func:`stopped_job.ended`.
     """
     lanes = stopped_job.ended(store, job)
     own = {stream for lane in lanes for stream in lane.outputs}
@@ -64,8 +64,8 @@ def _readers(store: Store, job: str, stream: str) -> list[Lane]:
 def _accepted(
     store: Store, its: Settings, lanes: Sequence[Lane], stream: str, *, yes: bool, quiet: bool
 ) -> list[Acceptance]:
-    """Find the lanes that can't continue with the stream as it is, print what would change for them and, if ``yes``,
-    give them folders with which they can. Prints nothing about the lanes if ``quiet``.
+    """Find the lanes that can't continue with the stream as it is. Unless ``quiet``, print what would change for them.
+    If ``yes``, give them new folders, with which they can continue.
 
     Raises:
         UsageError: all lanes can continue with the stream as it is.

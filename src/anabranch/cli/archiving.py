@@ -20,7 +20,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["MADE_WITHIN", "make"]
 
 MADE_WITHIN = 900.0
-"""Seconds after which making the archive is given up. It usually takes up to a minute."""
+"""The time limit for making the archive, in seconds. Usually, making the archive takes up to a minute."""
 _CURE = "jobs run without it, and only start later; see that Java is complete, and try again"
 
 
@@ -28,7 +28,7 @@ def make(say: Callable[[str], None]) -> Path:
     """Make the archive, unless there is one that Java accepts, and return its path.
 
     Raises:
-        AnabranchError: there is no Java, or the JVM wrote no archive, or not in time.
+        AnabranchError: there is no Java, or the JVM didn't write an archive in time.
     """
     from anabranch.spark.session import class_archive, java_program
     from anabranch.spark.session.printed import last_lines

@@ -106,8 +106,9 @@ class _Check:
         return findings
 
     def _repaired(self, store: Store, lane: Lane) -> list[Finding]:
-        """Fence a lane, then check it again, because a writer that has outlived its driver could have published another
-        batch in the meantime, and repair it. Returns the lane's problems, repaired or not."""
+        """Fence a lane, check it again, and repair it. The second check is needed because a writer that has outlived
+        its driver could have published another batch in the meantime. Returns the lane's problems, repaired or not.
+        """
         from anabranch.container.checkpoint import damage, review
 
         folder = self._folder(lane)

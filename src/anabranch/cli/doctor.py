@@ -216,9 +216,10 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
-    """Where a system's Spark connector comes from. Raises AnabranchError if the connector is ``wanted``, and its jars
-    in the cache are damaged, or it must come from a Maven repository that doesn't have it. (Without an answer of
-    ``mvn``, this isn't checked.)"""
+    """Where a system's Spark connector comes from. If the connector is ``wanted``, raises AnabranchError in two cases:
+    its jars in the cache are damaged, or it must come from a Maven repository that doesn't have it. (If ``mvn`` gives
+    no answer, the repository isn't checked.)
+    """
     needs = system.session_needs()
     if not wanted:
         return needs.origin
@@ -233,8 +234,10 @@ def _connector(system: System, wanted: bool, _: Settings) -> str:
 
 
 def _module(module: str, settings: Settings) -> str:
-    """Where a format's Spark module comes from. Raises AnabranchError if its jar in the cache is damaged, or if it must
-    come from a Maven repository that doesn't have it. (Without an answer of ``mvn``, this isn't checked.)"""
+    """Where a format's Spark module comes from. Raises AnabranchError if the module's jar in the cache is damaged, or
+    if the module must come from a Maven repository that doesn't have it. (If ``mvn`` gives no answer, the repository
+    isn't checked.)
+    """
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         _check_cached([where])
@@ -249,8 +252,9 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _check_cached(paths: Sequence[Path]) -> None:
-    """Raise AnabranchError if some of these jars are in the cache, and the set to which they belong isn't there with
-    the right checksums. (Sessions don't check this, because it would slow down each start.)"""
+    """Raise AnabranchError if some of these jars are in the cache, but a jar of their set is missing there, or its
+    checksum is wrong. (Sessions don't check the jars, because the check would slow down each start.)
+    """
     folders = {path.parent for path in paths}
     for each in (jar_set(name) for name in SETS):
         if each.folder not in folders:

@@ -21,15 +21,16 @@ __all__ = ["LINE_BYTES", "batches", "key_bytes", "records", "text", "values"]
 
 BATCH_LINES = 50_000
 LINE_BYTES = 64 * 1024**2
-"""A longer line can't be put. By default, Kafka takes records of 1 MB."""
+"""The maximum length of a line, in bytes; a longer line is refused. (By default, Kafka takes records of up to 1 MB.)"""
 _IDLE = 0.2
 _PATIENCE = 1.0
 
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
     """The lines of a file or pipe, in lists of up to 50,000. A shorter list is yielded if the writer pauses, or if more
-    than a second has passed since the list was begun. A line longer than ``LINE_BYTES``, which
-    :func:`records` refuses, can be cut off; then nothing after it is read."""
+    than a second has passed since the list was begun. A line longer than ``LINE_BYTES`` can be cut off, and nothing
+    after it is then read. (:func:`records` refuses such a line.)
+    """
     rest, lines, since = bytearray(), list[bytes](), 0.0
     while len(rest) <= LINE_BYTES and (chunk := os.read(descriptor, 1 << 20)):
         since = since if lines else time.monotonic()

@@ -86,8 +86,8 @@ class Replacer:
         self._code = 128 + number if number == signal.SIGINT else 0
 
     def take_java(self, kill: Callable[[], None], is_child: bool) -> None:
-        """Record that the Java process has started. ``kill`` ends it at once. ``is_child`` says whether it is a child
-        of this process.
+        """Record that the Java process has started. ``kill`` ends the Java process at once. ``is_child`` says whether
+        the Java process is a child of this process.
         """
         self._kill_java = kill
         self.is_possible = self._may and bool(self._words) and is_child

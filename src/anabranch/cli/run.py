@@ -261,7 +261,9 @@ def _measured(coordinator: Coordinator, name: str) -> AbstractContextManager[Non
 
 
 def append_trace(printed: Path, lane: str, error: BaseException) -> None:
-    """Append the trace of a lane's failure to ``printed``. It can contain anything, even names that aren't UTF-8."""
+    """Append the trace of a lane's failure to ``printed``. The trace can contain anything, even names that aren't
+    UTF-8.
+    """
     from anabranch.container import root_cause
 
     with printed.open("a", encoding="utf-8", errors="backslashreplace") as file:

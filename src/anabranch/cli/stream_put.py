@@ -61,8 +61,9 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
 
 
 class _Interrupts:
-    """Inside ``with``, raises KeyboardInterrupt at the first Ctrl-C; but while ``writing`` is true, only at the second
-    one. :meth:`done` ends the writing, and raises KeyboardInterrupt if there was a Ctrl-C meanwhile."""
+    """Inside ``with``, the first Ctrl-C raises KeyboardInterrupt. But while ``writing`` is true, only the second Ctrl-C
+    does. :meth:`done` ends the writing, and raises KeyboardInterrupt if there was a Ctrl-C meanwhile.
+    """
 
     def __init__(self) -> None:
         self.writing = False
@@ -100,7 +101,7 @@ class _Interrupts:
 
 
 def _close(appender: Appender, stream: str) -> None:
-    """Close an appender. Its records were written before, so an error is only logged. So is Ctrl-C."""
+    """Close an appender. Its records were written before, so an error or a Ctrl-C is only logged."""
     try:
         appender.close()
     except (AnabranchError, OSError, KeyboardInterrupt) as error:
@@ -131,8 +132,9 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
 
 
 def _rest(line: int, part: int, unsure: int) -> str:
-    """How to continue from line ``line``. Of the lines from there on, ``part`` were written, and ``unsure`` more may
-    have been written."""
+    """Advice on how to continue from line ``line``. ``part`` of the lines from there on were written, and another
+    ``unsure`` may have been written.
+    """
     if not part and not unsure:
         return f"put the rest (tail -n +{line})"
     twice = f"{output.count(part + unsure, 'record')} or so {'may' if unsure else 'will'} be there twice"

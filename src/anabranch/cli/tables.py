@@ -80,8 +80,9 @@ def lanes(status: JobStatus) -> Group:
 
 def watch(coordinator: Status, job: str, until: threading.Event, show: Show | None, every: float = _LINE_EVERY) -> None:
     """Show a job's progress and problems on stderr until ``until`` is set. On a terminal, show a table, the problems
-    below it and, if ``show`` is given, the result of ``show`` at the end; otherwise, print lines. If the status can't
-    be read for a while, say so once."""
+    below it and, if ``show`` is given, the result of ``show`` at the end. If stderr isn't a terminal, print lines
+    instead. If the status can't be read for a while, say so once.
+    """
     console = consoles.plain(stderr=True)
     if not console.is_terminal:
         lines = _Lines()

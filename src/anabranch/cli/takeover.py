@@ -99,7 +99,7 @@ class Takeover:
     def message(
         self, prepared: Prepared, until_caught_up: bool, reset_state: bool = False, dry: bool = False
     ) -> StartRequest:
-        """The request to start the job. Its code is stored, if possible, unless ``dry``."""
+        """The request to start the job. Unless ``dry``, the job's code is stored, if possible."""
         put = (lambda *_: None) if dry else self.coordinator.put_artifact
         program = own_program.of(prepared, self.settings, self.code, put)
         return preparation.start_message(

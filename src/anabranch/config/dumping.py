@@ -1,6 +1,7 @@
 """Converts settings into the form in which a coordinator stores them. This form contains everything that was set,
-except ``[coordinator]``. A secret that is given literally, instead of as a reference, is refused if it is
-recognized."""
+except ``[coordinator]``. If a secret is given literally, and not as a reference, the settings are refused, provided
+that the secret is recognized.
+"""
 
 from __future__ import annotations
 

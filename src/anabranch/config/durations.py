@@ -11,7 +11,9 @@ from anabranch.event_time import durations
 __all__ = ["STORED", "Duration", "PositiveDuration"]
 
 STORED = {"stored": True}
-"""The validation context of settings that a job was started with: zeros that older versions allowed can be read."""
+"""The validation context for settings with which a job was started. In this context, a duration of 0 is accepted,
+because older versions allowed it.
+"""
 
 
 def _checked(text: str) -> str:

@@ -20,7 +20,8 @@ class StorageSettings(Section):
 def local_folder(uri: str) -> Path | None:
     """The local path for a path or a URI, such as a storage root; None for a URI with a scheme other than ``file``.
 
-    In both, ``#``, ``?`` and ``%`` have no special meaning: like Hadoop's ``Path``, this doesn't decode ``%20``.
+    Neither in a path nor in a URI do ``#``, ``?`` and ``%`` have a special meaning. For example, ``%20`` isn't decoded,
+    as in Hadoop's ``Path``.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:

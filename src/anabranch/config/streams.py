@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""Settings that only streams in certain formats can have: the formats, by setting."""
+"""For each setting that only streams in certain formats can have, these formats."""
 
 
 class StreamSettings(Section):

@@ -172,7 +172,7 @@ class SystemsSettings(Section):
     @property
     def rack(self) -> str | None:
         """The rack of this process: the ``rack`` of the first section that sets one; None if none does. An empty rack
-        counts as not set. Raises ConfigError if it contains a reference that can't be resolved here.
+        counts as not set. Raises ConfigError if the rack contains a reference that can't be resolved here.
         """
         racks = {name: getattr(section, "rack", None) for name, section in self.sections.items()}
         known = (resolved(f"systems.{name}.rack", str(rack)) for name, rack in racks.items() if rack is not None)

@@ -1,4 +1,6 @@
-"""Computes a running batch's progress from the reports of its Spark tasks. Pure: no clock, no threads, no Spark."""
+"""Computes a running batch's progress from the reports of its Spark tasks. This module uses no clock, no threads and no
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""In seconds. A batch's speed is measured over at least this time or, if less has passed, over the time since its first
-finished record."""
+"""A batch's speed is measured over at least this many seconds. If less time has passed since the batch's first finished
+record, the speed is measured over that time.
+"""
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
 """The shortest time, in seconds, from the first finished record until the remaining time can be predicted."""

@@ -43,8 +43,8 @@ class BatchSizeStore:
         """Record that a batch of the lane can have up to ``rows`` records. Storage errors are ignored.
 
         A size that is close to the last written one is ignored. Any other size is written, but at most once every few
-        seconds, and not within the first few seconds of this object's life. Until the next call, which replaces it, a
-        size that isn't written is known only to lanes of this process.
+        seconds, and not within the first few seconds of this object's life. A size that isn't written is known only to
+        lanes of this process, and only until the next call replaces it.
 
         Args:
             ends: whether the lane is ending. If so, this is the lane's last call, and the size is written without

@@ -1,1 +1,3 @@
-"""Assigns tasks and standbys to containers: balanced, and with little traffic across racks, as in Kafka's KIP-925."""
+"""Assigns tasks and standbys to containers. As in Kafka's KIP-925, the containers are balanced, and there is little
+traffic across racks.
+"""

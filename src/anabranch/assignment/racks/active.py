@@ -1,4 +1,5 @@
-"""Assigns active tasks to containers, first the stateful and then the stateless ones: balanced, at the least cost.
+"""Assigns active tasks to containers at the least cost at which the containers are balanced. Stateful tasks are placed
+first, and stateless tasks second.
 
 In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the task's current
 container, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its

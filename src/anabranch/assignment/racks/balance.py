@@ -18,8 +18,9 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""Divisible by 1 to 16. If the least common multiple of the slots is larger, each container's factor 1 / slots is
-rounded down to a multiple of 1 / ``_FINEST``, but not to 0."""
+"""A number that is divisible by all numbers from 1 to 16. If the least common multiple of the slots is larger, each
+container's factor 1 / slots is rounded down to a multiple of 1 / ``_FINEST``, but not to 0.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class Slopes:
         return Slopes(*(each[containers] for each in (self.lower, self.upper, self.beyond, self.most, self.weight)))
 
     def steps(self, highest: int) -> tuple[Whole, Whole, Whole]:
-        """The slopes up to ``highest``, as three arrays: container, slope, number of the container's standbys with that
-        slope.
+        """The slopes up to ``highest``, as three parallel arrays: the containers, their slopes, and how many standbys
+        of the container have this slope.
         """
         containers, slopes, counts = [], [], []
         for number in range(len(self.weight)):

@@ -53,9 +53,9 @@ class Question:
 
 
 def answered(ask: Question, loads: Bounds | Slopes, dense: bool = False) -> tuple[Whole, int] | None:
-    """The containers of the standbys, a row for each task, and the cost of the standbys' traffic minus the cost of a
-    move for each standby that stays. None if no flow satisfies ``loads``, or if the flow's standbys can't be fitted
-    into containers.
+    """Return the containers of the standbys, with a row for each task, and the cost. The cost is that of the standbys'
+    traffic, minus the cost of one move for each standby that stays. Returns None if no flow satisfies ``loads``, or if
+    the flow's standbys can't be fitted into containers.
 
     Args:
         loads: the bounds of each container's number of standbys. If slopes are given instead, the loads are as close to

@@ -28,7 +28,9 @@ from anabranch.assignment.racks.standby import Standbys
 __all__ = ["MOST_OPTIONS", "place"]
 
 MOST_OPTIONS = 20_000
-"""With more options, the search would take more than a few seconds, so the sequential plan is used, with a bound."""
+"""The maximum number of options for a search. With more options, a search would take more than a few seconds, so the
+sequential plan is used, with a lower bound on the cost.
+"""
 _ROUNDS = 5
 
 

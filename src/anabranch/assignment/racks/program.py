@@ -9,7 +9,8 @@ __all__ = ["Program"]
 
 _MOST_NODES = 2_000
 _EXACT = 2**46
-"""With a larger sum of costs, the solver's floating point can't distinguish costs exactly."""
+"""The maximum sum of costs. If the sum is larger, the solver's floating-point numbers can't distinguish costs exactly.
+"""
 
 
 class Program:
@@ -33,8 +34,8 @@ class Program:
         return range(begin, begin + count)
 
     def row(self, lower: float, upper: float, terms: Iterable[tuple[int, int]]) -> None:
-        """Add a row: the sum of variable * factor over ``terms``, pairs (variable, factor), must be between ``lower``
-        and ``upper``.
+        """Add a row. ``terms`` contains pairs (variable, factor). The sum of variable * factor over all pairs must be
+        between ``lower`` and ``upper``.
         """
         row = self._model.add_linear_constraint(lb=lower, ub=upper)
         for variable, factor in terms:

@@ -82,8 +82,9 @@ def spread(it: Instance, tasks: Whole, active: Whole, copies: Whole) -> int:
 
 
 def rebuilt(it: Instance, tasks: Whole, copies: Whole) -> int:
-    """How many existing standbys could stay (see :func:`movable`) but don't, if the standbys of ``tasks`` are in the
-    containers ``copies``, a row for each task."""
+    """How many existing standbys could stay (see :func:`movable`) but don't. ``copies`` has a row for each of
+    ``tasks``, with the containers of the task's standbys.
+    """
     stay = sum(
         len(set(it.standby_on(it.tasks[task])).intersection(where))
         for task, where in zip(tasks.tolist(), copies.tolist(), strict=True)
