@@ -1,6 +1,6 @@
 """Converts settings into the form in which a coordinator stores them. This form contains everything that was set,
-except ``[coordinator]``. If a secret is given literally, and not as a reference, the settings are refused, provided
-that the secret is recognized.
+except ``[coordinator]``. Settings that contain a literal secret instead of a reference are refused if the secret is
+recognized.
 """
 
 from __future__ import annotations

@@ -27,7 +27,9 @@ __all__ = ["File", "Tree", "update"]
 
 _LOCAL = "file:///"
 _AT_ONCE = 8
-"""How many files are copied at once. Most are small, so requests take most of the time."""
+"""How many files are copied at the same time. Most files are small, so copying them one by one would mean mostly
+waiting for requests.
+"""
 
 
 @dataclass(frozen=True)
@@ -159,8 +161,8 @@ class Tree:
 
         Raises:
             AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) The
-                error is a StateError if a folder already has the file's path, or if a file has the path of the file's
-                folder: only the user can change that.
+                error is a StateError if the file's path belongs to a folder, or if the path of the folder for it
+                belongs to a file. Only the user can change that.
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:

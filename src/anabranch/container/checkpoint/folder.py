@@ -45,7 +45,9 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps names of streams in their systems, such as topics, to the job's names, where they differ."""
+        """``streams`` maps the names that streams have in their systems, such as topics, to the names that they have in
+        the job, for all streams with two different names.
+        """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
         self.uri = self.tree.uri if self.tree.local is None and urlsplit(uri).scheme else uri
@@ -193,8 +195,8 @@ class Folder:
 
     def note_starting(self, offsets: Mapping[str, int]) -> dict[str, int]:
         """Store the lane's start offsets, by whole SSP in text form, unless offsets are stored already or a batch is
-        planned. If they weren't stored, a lane that starts at its inputs' end offsets would start elsewhere after a
-        restart. Returns the stored offsets; {} if there are none.
+        planned. If the offsets weren't stored, a lane that starts at its inputs' end offsets would start elsewhere
+        after a restart. Returns the stored offsets; {} if there are none.
         """
         if not self.exists(STARTING):
             if self.planned() >= 0:
