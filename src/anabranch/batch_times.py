@@ -29,8 +29,8 @@ def present_batch(report: LaneReport) -> tuple[float, float]:
 
 
 def next_batch(report: LaneReport) -> float:
-    """The expected duration, in seconds, of the batch after the running one or, if no batch is running, of the next
-    batch. 0.0 if no records are left to read.
+    """The expected duration, in seconds, of the next batch to be planned. If a batch is running, this is the batch
+    after it. The result is 0.0 if no records are left to read.
     """
     records = waiting(report)
     if not records:

@@ -129,8 +129,8 @@ class Job:
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
                 streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
                 For other formats, the default is all columns of the stream's own schema.
-            read_as: how to read JSON columns whose values are not in the usual form of their type, as a dict from
-                column names to forms. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as
+            read_as: a dict that maps names of JSON columns to forms. Needed for columns whose values are not in the
+                usual form of their type. ``"epoch-seconds"``, ``"epoch-millis"`` and ``"epoch-micros"`` read numbers as
                 timestamps, and ``"epoch-days"`` as dates; ``"nan-is-null"`` reads NaN and infinity as null; ``"json"``
                 reads a value of any kind into a string column, as JSON text. See docs/reference/values.md.
             event_time: the ``timestamp`` column that says when the event in a record happened. Required for event-time
@@ -249,9 +249,9 @@ class Job:
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job does not write this stream; or ``output`` is None, and the job writes no stream or
-                several; or the job has a ``process`` or ``limit_per_key``; or the job's module has been edited since it
-                was imported.
+            UsageError: the job does not write this stream, or ``output`` is None although the job writes no stream or
+                several. This error is also raised if the job has a ``process`` or ``limit_per_key``, or if the job's
+                module has been edited since it was imported.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.

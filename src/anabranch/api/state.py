@@ -23,8 +23,8 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Stores the value of the current key. ``plain`` returns a copy of a value in the form that ``get`` will return
-    after the value was stored, or raises an exception if the value isn't of the declared type.
+    """Stores the value of the current key. ``plain`` returns a copy of a value in the form in which ``get`` returns the
+    stored value. If the value isn't of the declared type, ``plain`` raises an exception.
     """
 
     def plain(self, value: Any) -> Any: ...

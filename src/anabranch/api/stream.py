@@ -28,8 +28,9 @@ class Stream:
     :class:`~anabranch.errors.GraphError` if it can tell that an argument is invalid; the error names the line in the
     job file. Errors in SQL and in schemas are found when the job is planned.
 
-    If the function of :meth:`map`, :meth:`flat_map`, :meth:`filter` or :meth:`map_arrow`, or a processor, can't process
-    a message, the message becomes a dead letter, unless ``[job] on_error`` says to drop it or to let the lane fail.
+    A message becomes a dead letter if a processor, or the function of :meth:`map`, :meth:`flat_map`, :meth:`filter` or
+    :meth:`map_arrow`, can't process it. With ``[job] on_error``, you can choose to drop such messages instead, or to
+    let the lane fail.
     """
 
     def __init__(self, builder: GraphBuilder, node: Node) -> None:
@@ -313,10 +314,10 @@ class Stream:
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
             schema: the columns of the rows that the processor returns. Default: the input's.
-            timers: the clock of the processor's timers; required if the processor defines ``on_timer``, otherwise None.
-                ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was planned; with
+            timers: the clock of the processor's timers. Required if the processor defines ``on_timer``, otherwise None.
+                ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was planned. With
                 this clock, a batch begins every second (or every ``[job] interval``, if that is longer), even without
-                new records, unless the previous batch takes longer.
+                new records. The next batch begins later only if the previous batch takes longer.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)

@@ -47,10 +47,10 @@ class Windowed:
 
         Args:
             by: further columns to group by, in addition to the stage key.
-            emit: ``"on_close"`` emits one row for each combination of stage key, window and values of ``by``, when the
-                watermark (or, with ``time="processing"``, the processing time) has passed the window's end.
-                ``"on_update"`` emits an updated row for every such combination that a batch changed; sessions don't
-                support ``"on_update"``.
+            emit: ``"on_close"`` emits one row for each combination of stage key, window and values of ``by``. The row
+                is emitted when the watermark (or, with ``time="processing"``, the processing time) has passed the
+                window's end. ``"on_update"`` emits an updated row for every such combination that a batch changed.
+                Sessions don't support ``"on_update"``.
             name: the operator's name, under which its state is kept.
             aggregates: result columns and their SQL aggregates, such as ``flights="count(*)"``.
 

@@ -85,10 +85,11 @@ class Seating:
         cost: the sum of two parts. The first part is ``traffic_cost`` for each partition that a container reads from
             another rack, multiplied by the number of groups that read the partition. The second part is
             ``non_overlap_cost`` for each task that moves. If several tasks in a container read a partition, the
-            partition counts once per task; but if ``Rules.first`` is ``containers``, tasks of a stage that read exactly
-            the same partitions count as one. If racks don't count, the cost is 0.
-        lower_bound: a lower bound on the cost of any placement that is as well balanced and, if ``Rules.first`` is
-            ``containers``, reads partitions in as few containers; 0 if racks don't count.
+            partition counts once per task. However, if ``Rules.first`` is ``containers``, tasks of a stage that read
+            exactly the same partitions count as one task. If racks don't count, the cost is 0.
+        lower_bound: a lower bound on the cost of any placement that is as well balanced. If ``Rules.first`` is
+            ``containers``, the bound holds only for placements that also read partitions in as few containers. If racks
+            don't count, the bound is 0.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -259,9 +260,9 @@ def _bound(problem: Problem) -> float:
 
 
 def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where) -> Seating:
-    """The solver's placement, improved: within each rack, a stage's tasks are redistributed among the rack's seats, so
-    that few tasks move and, where there is room, tasks that read the same partitions share a seat. Each seat keeps its
-    number of tasks of the stage, so the balance and the cost stay the same.
+    """An improved version of the solver's placement. Within each rack, a stage's tasks are redistributed among the
+    rack's seats. As a result, few tasks move, and tasks that read the same partitions share a seat where there is room.
+    Each seat keeps its number of tasks of the stage, so the balance and the cost stay the same.
     """
     from anabranch.assignment.racks import solver
 

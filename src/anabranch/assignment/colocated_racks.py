@@ -21,8 +21,8 @@ _Piece = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Member:
-    """A task of one stage. ``name`` is unique among all stages; ``reads`` are the task's partitions whose racks are
-    considered in the placement; ``home`` is the task's former seat, or None if the task is new.
+    """A task of one stage. ``name`` is unique among all stages. ``reads`` are the task's partitions whose racks are
+    considered in the placement. ``home`` is the task's former seat, or None if the task is new.
     """
 
     name: str

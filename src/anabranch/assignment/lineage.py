@@ -30,7 +30,7 @@ class Lineage:
     def seat(self, task: str) -> str | None:
         """The former seat of ``task``; None if no seat had the task or any of its keys. If the factor has changed,
         several former tasks may have had this task's keys. The result is then the seat that had the most of these
-        tasks; if several seats had equally many, the one with the lowest number.
+        tasks. If several seats had equally many, the result is the seat with the lowest number.
         """
         if task in self._seats:
             return self._seats[task]

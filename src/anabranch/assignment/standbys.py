@@ -19,10 +19,10 @@ def place(
     """For each lane, the processes that maintain the lane's standbys. The process that runs the lane isn't one of them,
     so with few processes, there may be fewer standbys than requested.
 
-    These are the criteria, in order of importance: each lane and its standbys are in as many racks as possible, each
-    process has its share of standbys, and as few standbys as possible move. If the rack of any process isn't known,
-    racks don't count. The order of the arguments' elements doesn't matter. If the result is passed as ``former``, with
-    the same other arguments, no standby moves.
+    There are three criteria. The most important one is that each lane and its standbys are in as many racks as
+    possible. The second is that each process has its share of standbys, and the third is that as few standbys as
+    possible move. If the rack of any process isn't known, racks don't count. The order of the arguments' elements
+    doesn't matter. If the result is passed as ``former``, with the same other arguments, no standby moves.
 
     Args:
         lanes: the process that runs each lane.
@@ -57,8 +57,8 @@ def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str
 
     Args:
         keepers: the processes that maintain the lane's standbys, one each.
-        former: the former numbers of processes. A process keeps its number if that is less than the number of standbys;
-            of several processes with the same number, only the first by name keeps it. The other processes get the
+        former: the former numbers of processes. A process keeps its number if that is less than the number of standbys.
+            If several processes have the same number, only the first by name keeps it. The other processes get the
             remaining numbers, in the order of their names.
     """
     found: dict[int, str] = {}

@@ -95,9 +95,9 @@ def make(source: Source, uri: str) -> Manifest:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the folder contains a complete backup or other files; another process is making a backup there;
-            the job was reset; something that prevents a backup, such as a change, took too long; or the job progressed
-            too far during each attempt.
+        ConflictError: the folder contains a complete backup or other files, or another process is making a backup
+            there. This error is also raised if the job was reset, if something that prevents a backup (such as a
+            change) took too long, or if the job progressed too far during each attempt.
         StateError: a lane's folder, or a file of a stream, is gone or damaged.
     """
     tree = Tree(source.spark, uri)

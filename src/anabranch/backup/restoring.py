@@ -94,9 +94,9 @@ def restore(spark: Any, settings: Settings, uri: str, now: Callable[[], float]) 
         NotFoundError: there is no complete backup.
         DamagedError: a file of the backup is damaged.
         UnsupportedFormatError: the manifest was written by a newer anabranch, or is damaged.
-        ConflictError: the store already has the job; folders of its lanes already exist; another process on this
-            machine is running the job; a stream that exists here isn't the one in the backup, or lacks records; or
-            outputs that aren't restored contain batches unknown to the backup.
+        ConflictError: the store already has the job, folders of its lanes already exist, or another process on this
+            machine is running the job. This error is also raised if a stream that exists here isn't the one in the
+            backup, or lacks records, or if outputs that aren't restored contain batches unknown to the backup.
     """
     tree = Tree(spark, uri)
     found = manifest.read(tree)
@@ -199,7 +199,8 @@ def _check_folders(due: _Restore) -> None:
 
 def _streams_there(due: _Restore) -> tuple[set[str], ConflictError | None]:
     """Find the backup's streams that already exist here. Also return an error if such a stream isn't the one in the
-    backup, or lacks records that the backup has, for example because the job has read them since and they were purged.
+    backup, or if it lacks records that the backup has. (Records can be missing because they were purged after the job
+    had read them.)
     """
     there: set[str] = set()
     wrong: ConflictError | None = None

@@ -64,8 +64,8 @@ def _readers(store: Store, job: str, stream: str) -> list[Lane]:
 def _accepted(
     store: Store, its: Settings, lanes: Sequence[Lane], stream: str, *, yes: bool, quiet: bool
 ) -> list[Acceptance]:
-    """Find the lanes that can't continue with the stream as it is. Unless ``quiet``, print what would change for them.
-    If ``yes``, give them new folders, with which they can continue.
+    """Find the lanes that can't continue with the stream as it is. Unless ``quiet``, print what would change for these
+    lanes. If ``yes``, give the lanes new folders, with which they can continue.
 
     Raises:
         UsageError: all lanes can continue with the stream as it is.

@@ -1,6 +1,6 @@
-"""Finds the coordinator that serves a job: the configured one. If none is configured, it is the coordinator that leads
-on the store, if several machines can reach the store; otherwise, a process on this machine. If there is no coordinator
-at all, questions are answered from the store.
+"""Finds the coordinator that serves a job. If a coordinator is configured, it is used. Otherwise, the coordinator that
+leads on the store is used, if several machines can reach the store. For any other store, a process on this machine is
+used. If there is no coordinator at all, questions are answered from the store.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
 
 def overview(settings: CoordinatorSettings) -> Overview:
     """An overview of all jobs, from the coordinator at :func:`coordinator_url`. Without a URL, the data of each job
-    come from the process on this machine that serves the job or, if there is none or it doesn't answer, from the store.
+    come from the process on this machine that serves the job. If there is no such process, or it doesn't answer, the
+    data come from the store.
     """
     found = read(settings, None, lambda asked: asked.overview())
     if coordinator_url(settings) is not None:

@@ -251,8 +251,8 @@ def _seated(
 ) -> tuple[float, RegistrationResponse | None]:
     """Wait for a seat. Meanwhile, the process stands by, warms its session and maintains standbys.
 
-    Returns the time at which the seat was requested (see :func:`boottime`) and the coordinator's answer; ``(0.0,
-    None)`` if the job isn't running any more, or if the process was asked to end.
+    Returns the time at which the seat was requested (see :func:`boottime`) and the coordinator's answer. Returns
+    ``(0.0, None)`` if the job isn't running any more, or if the process was asked to end.
     """
 
     def ask() -> tuple[float, RegistrationResponse]:

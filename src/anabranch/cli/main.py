@@ -184,8 +184,9 @@ def called() -> int:
 
 
 def _open_closed_streams() -> None:
-    """Let standard streams that are closed be ``/dev/null``. Otherwise, they would be None, and the next file that is
-    opened would take their place in processes that this one starts. ``sys.__stdin__`` stays None.
+    """Replace closed standard streams with ``/dev/null``. Otherwise, these streams would be None in this process. In
+    processes that this process starts, the next file that is opened would take their place. ``sys.__stdin__`` stays
+    None.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -52,8 +52,8 @@ def kept(settings: Settings, kept: JobModel | None) -> None:
 
 def rejected(report: LaneReport) -> str:
     """The numbers of rows that a lane rejected, as text, such as ``3 dead, 1 of them late, 2 dropped, 1 late groups``.
-    The numbers are: dead letters; late rows among them; rows that were dropped; and late rows that Spark dropped,
-    counted in groups for an ``agg``. Numbers that are 0 are left out; if all are 0, the text is empty.
+    The text counts dead letters, the late rows among them, dropped rows, and late rows that Spark dropped (for an
+    ``agg``, counted in groups). Numbers that are 0 are left out. If all numbers are 0, the text is empty.
     """
     late = sum(report.event_time.late.values())
     dropped = (("dropped", report.event_time.dropped), ("late groups", report.event_time.late_groups))
@@ -104,8 +104,8 @@ def idle(report: LaneReport) -> str:
 
 
 def event_time(report: LaneReport) -> str:
-    """A lane's watermark, the SSP that holds the watermark back, and the number of idle SSPs, as text that begins with
-    a semicolon; empty if neither the watermark nor such an SSP is known.
+    """A text with a lane's watermark, the SSP that holds the watermark back, and the number of idle SSPs. The text
+    begins with a semicolon. It is empty if neither the watermark nor such an SSP is known.
     """
     idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
     if report.event_time.held_by is None:
@@ -198,8 +198,8 @@ def batches(status: JobStatus) -> list[str]:
 
 def spent(seconds: Mapping[str, float]) -> str:
     """A batch's duration and the share of each phase in it, as text, such as ``of 8 s: functions 75%, reading 25%``.
-    The longest phase comes first; phases below 1 % are left out. ``seconds`` is the duration of each phase; if it has
-    no entries, or only zeros, the text is empty.
+    The longest phase comes first, and phases below 1 % are left out. ``seconds`` contains the duration of each phase.
+    If all durations are 0, or there are none, the text is empty.
     """
     total = sum(seconds.values())
     shares = sorted(seconds.items(), key=lambda each: -each[1]) if total else []

@@ -45,7 +45,7 @@ def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
     """The request to rewind.
 
     Args:
-        to: a JSON file with offsets by SSP, whose name must end in ``.json``; otherwise, ``earliest`` or a time, which
+        to: the path of a JSON file with offsets by SSP, ``earliest``, or a time. A path must end in ``.json``. A time
             isn't checked here.
         state: ``keep`` or ``clear``; None if it isn't given.
         dry: whether the rewind is only planned.

@@ -32,8 +32,8 @@ class Status(Protocol):
 
 
 def wide(record: bool = False) -> consoles.Console:
-    """A console for tables on stdout. On a terminal, tables are cut to its width. With ``record``, the output can be
-    exported, and isn't cut.
+    """A console for tables on stdout. On a terminal, tables are cut to the terminal's width. With ``record``, the
+    output can be exported, and isn't cut.
     """
     console = consoles.plain()
     return console if console.is_terminal and not record else consoles.plain(width=_WIDE, record=record)

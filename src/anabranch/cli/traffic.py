@@ -24,7 +24,7 @@ def show(console: Console, before: Traffic | None, after: Traffic | None, why_no
 
     Args:
         before: the traffic before the change; None for a job that hasn't been started yet.
-        after: the traffic after the change; None if racks aren't known: in that case, no traffic is printed.
+        after: the traffic after the change. If racks aren't known, this is None, and no traffic is printed.
         why_not: why racks are ignored when tasks are placed. Printed first, unless it is empty.
     """
     if why_not:

@@ -62,8 +62,8 @@ def warm(spark: Any, leaving: threading.Event) -> None:
 
 
 class _Until:
-    """Passes heartbeats on to the coordinator, and sets ``reached`` when all lanes have run ``_BATCHES`` batches or, if
-    ``leaving`` is set, when each lane that has started has run its first batch.
+    """Passes heartbeats on to the coordinator, and sets ``reached`` when all lanes have run ``_BATCHES`` batches. If
+    ``leaving`` is set, ``reached`` is set as soon as each lane that has started has run its first batch.
 
     (A query that is stopped before its first batch has ended leaves processes behind. They wait for connections to
     Spark, and log errors.)

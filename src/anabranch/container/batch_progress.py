@@ -138,8 +138,8 @@ class Tracker:
 
     def _operators(self, heard: Sequence[TaskCounts]) -> dict[str, Operator]:
         """The operators, by label. For each Spark task, only the newest attempt counts. For each operator, only the
-        Spark stage with the most rows counts, except for reading: each source can be read in a separate Spark stage, so
-        all of these stages count.
+        Spark stage with the most rows counts. Reading is an exception: each source can be read in a separate Spark
+        stage, so all of these stages count.
         """
         newest: dict[tuple[str, int, int], TaskCounts] = {}
         for each in heard:
@@ -248,9 +248,11 @@ class Tracker:
         """The seconds that an operator needs for its remaining rows, at the speed of its running Spark tasks. Finished
         Spark tasks don't count, because they may have been much faster.
 
-        The result is 0 in three cases: the operator publishes rows or runs in the Spark stage that reads the sources;
-        its remaining rows or its speed aren't known; or its Spark tasks report the rows received from each partition,
-        so that :meth:`_slowest` applies.
+        The result is 0 in three cases:
+
+        - The operator publishes rows, or runs in the Spark stage that reads the sources.
+        - The number of its remaining rows or its speed isn't known.
+        - Its Spark tasks report the rows received from each partition, so :meth:`_slowest` applies instead.
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):

@@ -161,8 +161,8 @@ class Tree:
 
         Raises:
             AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) The
-                error is a StateError if the file's path belongs to a folder, or if the path of the folder for it
-                belongs to a file. Only the user can change that.
+                error is a StateError if the file's path belongs to a folder, or if the path of the file's folder
+                belongs to another file. Only the user can change that.
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:

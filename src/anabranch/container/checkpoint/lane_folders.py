@@ -43,9 +43,9 @@ class LaneFolders:
     ) -> Folder:
         """Take a lane's folder.
 
-        A new lane gets a new folder, or a copy of a predecessor's folder if it takes over the predecessor's state. Any
-        other lane gets its existing folder, or a copy of it if the former owner may still write to it
-        (``lane.abandoned``). A copy that an earlier attempt in this process has made is replaced if :meth:`note_used`
+        A new lane gets a new folder or, if it takes over a predecessor's state, a copy of the predecessor's folder. Any
+        other lane gets its existing folder or, if the former owner may still write to this folder (``lane.abandoned``),
+        a copy of the folder. A copy that an earlier attempt in this process has made is replaced if :meth:`note_used`
         wasn't called for it. In the lane's existing folder, or the copy of it, leftovers of killed processes are
         removed, and damage is repaired if this neither loses nor repeats a record.
 

@@ -318,8 +318,9 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of a claim's process; '' if the process has removed its file; a
-        constant if ``claim`` is None, because the claim can't be read."""
+        """A value that changes with each sign of life of a claim's process. The value is '' if the process has removed
+        its file. If ``claim`` is None because the claim can't be read, the value is a constant.
+        """
         if claim is None:
             return "unknown"
         return self._files.names(f"{self._folder}/{_PROCESSES}").get(claim.process, "")
