@@ -1,5 +1,6 @@
-"""The folder for files that this machine keeps between runs: jars and the archive of Spark's classes, from
-``anabranch jars fetch`` and ``anabranch doctor --fix``, and artifacts of jobs."""
+"""The folder for files that this machine keeps between runs. It contains artifacts of jobs, and the jars and the
+archive of Spark's classes that ``anabranch jars fetch`` and ``anabranch doctor --fix`` make available.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ __all__ = ["Console", "plain"]
 
 def plain(*, stderr: bool = False, width: int | None = None, record: bool = False, highlight: bool = True) -> Console:
     """A console for texts that may contain anything, such as ``[systems.kafka]``, ``[/x]`` or ``delays:100:7``. By
-    default, rich would take them for markup and emoji, also in the cells of tables. The arguments are those of rich.
+    default, rich would take such texts for markup and emoji, even in the cells of tables. The arguments are those of
+    rich.
     """
     return Console(stderr=stderr, width=width, record=record, highlight=highlight, markup=False, emoji=False)

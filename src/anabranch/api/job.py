@@ -239,8 +239,8 @@ class Job:
 
         An ``agg`` without windows gives only the latest row of each key or, with ``by``, of each combination of key and
         values of ``by``. A window gives the row that it would emit if no more records came. Records that cannot be
-        processed are left out; with ``on_error = "fail"`` or, for null keys, ``on_null_key = "fail"``, they raise an
-        error.
+        processed are left out. They raise an error instead if ``on_error`` (or, for records with null keys,
+        ``on_null_key``) is ``"fail"``.
 
         Args:
             spark: the SparkSession to use.

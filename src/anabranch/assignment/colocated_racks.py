@@ -1,4 +1,5 @@
-"""Places tasks so that those that read the same partitions are in few seats, with little traffic across racks."""
+"""Places tasks in seats with little traffic across racks. Tasks that read the same partitions are placed in few seats.
+"""
 
 from __future__ import annotations
 

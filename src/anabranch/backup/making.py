@@ -150,7 +150,7 @@ def _unsettled(job: str, why: str) -> ConflictError:
 
 
 def _copied(source: Source, moment: Moment, tree: Tree, id: str) -> Manifest:
-    """Copy everything, and return the manifest, with this ``id``, without writing it.
+    """Copy everything, and return a manifest with this ``id``. The manifest isn't written.
 
     Raises:
         MovedOnError: the job progressed too far.

@@ -1,6 +1,6 @@
 """Restores a job from a backup to a store and a storage root that don't contain the job yet.
 
-The steps are in this order, so that an interrupted restore can be repeated, and the store doesn't know the job until
+Because of the order of the steps, an interrupted restore can be repeated, and the store doesn't know the job until
 everything else is in place:
 
 1. compare all files of the backup with their checksums; check that no folders of the job's lanes exist, that outputs
@@ -177,7 +177,7 @@ def _places(settings: Settings) -> dict[str, Any]:
 
 def _settings(settings: Settings, its: JobRows) -> Settings:
     """The settings with which the job was started, but with the locations on this machine. If the job ran in one
-    process with its coordinator, this machine's settings.
+    process with its coordinator, the result is this machine's settings.
     """
     program = rows.last_program(its)
     if program is None:

@@ -146,8 +146,9 @@ def _trace(lane: str, error: BaseException) -> None:
 
 
 def _code(client: Client, sha256: str, in_image: bool) -> Path:
-    """The folder with the job's code. With ``in_image``, this is the working folder; raises ConflictError if its
-    Python files aren't those of the job."""
+    """The folder with the job's code. With ``in_image``, this is the working folder, and ConflictError is raised if the
+    Python files there aren't those of the job.
+    """
     if in_image:
         here = Path.cwd()
         if artifact.fingerprint(here) != sha256:

@@ -56,7 +56,7 @@ bootstrap_servers = "{}"
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
 """Java options for the tour's processes, which run for about a minute. With only the fast compiler, they use half the
-CPU time. Java's temporary files are in the folder inserted at ``{}``, so nothing is left in /tmp.
+CPU time. The folder for Java's temporary files is inserted at ``{}``, so nothing is left in /tmp.
 """
 
 

@@ -142,8 +142,8 @@ def wished(
 
 
 def follow(client: Client, job: str, told: DeployResult, timeout: float | None, json: bool) -> None:
-    """Print what a deployment changes, and wait until the change is done, unless ``timeout`` is None. Raises the errors
-    of :func:`scale.wait`, and ConflictError if the deployment was undone.
+    """Print what a deployment changes. Unless ``timeout`` is None, wait until the change is done. Raises the errors of
+    :func:`scale.wait`, and ConflictError if the deployment was undone.
     """
     said = f"deployment {told.deployment}"
     said += f", of version {told.version_of} again" if told.version_of != told.deployment else ""

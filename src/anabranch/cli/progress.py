@@ -97,8 +97,8 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """The number of a lane's idle SSPs as text, such as ``none, 2 idle``, for a lane whose watermark nothing holds
-    back. Empty if no SSP is idle.
+    """A text about the idle SSPs of a lane whose watermark nothing holds back, such as ``none, 2 idle``. The text is
+    empty if no SSP is idle.
     """
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 

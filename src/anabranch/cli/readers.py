@@ -48,8 +48,9 @@ def lines(stream: str, readers: Sequence[ReaderLag], now: float) -> list[str]:
 
 
 def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
-    """Lines that say how many records a stream keeps beyond its retention because jobs haven't read them yet, and what
-    the user can do; empty if there are no such records."""
+    """Lines that say how many records a stream keeps beyond its retention because jobs haven't read them yet. The lines
+    also say what the user can do. If there are no such records, there are no lines.
+    """
     found = [
         f"kept beyond the retention, because job {lag.job} must still read them: {output.count(lag.overdue, 'record')}"
         for lag in readers

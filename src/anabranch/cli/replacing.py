@@ -32,13 +32,14 @@ _CURE = (
     "is started again"
 )
 _SEEN_WITHIN = 1.0
-"""For how many seconds to check whether a Java process that doesn't answer has ended."""
+"""How long, in seconds, to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
 """The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The Java process may have got the same
 signal; it then stops Spark before it ends, which takes longer."""
 TOLD_WITHIN = 0.1
-"""For how many seconds, after the Java process has ended, to wait for the handler of a signal that may have reached
-both processes."""
+"""How long, in seconds, to wait after the Java process has ended. In this time, the handler of a signal that may have
+reached both processes can run.
+"""
 
 
 class Replacer:
@@ -65,7 +66,7 @@ class Replacer:
             progress.say(f"this is new process {self.restarts.number} of {restarts.MOST}: {self.restarts.why}")
 
     def replace(self, why: str) -> None:
-        """Replace the process because it can't continue. If it was told to end, end it instead.
+        """Replace the process because it can't continue. If the process was told to end, end it instead.
 
         Returns only if the process can't be replaced, if it has been replaced too often, or if a new process would
         restart a job that is being stopped."""

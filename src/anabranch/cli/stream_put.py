@@ -1,4 +1,4 @@
-"""Adds JSON lines to a stream, and says how far it came if it can't add all of them."""
+"""Adds JSON lines to a stream. If not all lines can be added, says how many were added."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
     message key; see :func:`json_lines.records`.
 
     After Ctrl-C, a batch that is being written is finished, and KeyboardInterrupt is raised. Before that, the number of
-    records and the line from which to continue are printed. After a second Ctrl-C, nothing is finished. While
-    the appender closes, Ctrl-C ends only the closing.
+    records and the line from which to continue are printed. A second Ctrl-C raises KeyboardInterrupt at once, without
+    finishing the batch. While the appender closes, Ctrl-C ends only the closing.
 
     Raises:
         AnabranchError: a line is invalid, ``source`` can't be read, or the records can't be written. The message

@@ -65,8 +65,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields, for each output to a table and each system that anabranch doesn't ship, the name of the section and the
-    settings that the table or the system defines.
+    """Yields the name of the section and some of its settings, for each output to a table and for each system that
+    anabranch doesn't ship. The settings are those that the table or the system defines.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

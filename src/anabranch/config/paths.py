@@ -79,8 +79,7 @@ def _of_system(section: SystemSettings, folder: Path) -> SystemSettings:
 
 
 def _absolute(options: Mapping[str, Any], folder: Path, *names: str) -> dict[str, str]:
-    """The options that ``names`` lists, by name, as absolute paths. URLs, and paths that contain references, are left
-    out."""
+    """A dict with the options in ``names`` as absolute paths. URLs, and paths that contain references, are left out."""
     given = {name: path for name, path in options.items() if name in names and isinstance(path, str)}
     paths = {name: path for name, path in given.items() if "://" not in path and "${" not in path}
     return {name: str((folder / expanded(path)).resolve()) for name, path in paths.items()}

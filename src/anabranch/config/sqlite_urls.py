@@ -1,5 +1,5 @@
-"""URLs of SQLite files. The path ends before a ``?``, and ``%41`` in it stands for ``A``. References in a path, such as
-``${env:HOME}``, aren't resolved.
+"""URLs of SQLite files. The path in such a URL ends before a ``?``. Escapes in the path are decoded: for example,
+``%41`` stands for ``A``. References in a path, such as ``${env:HOME}``, aren't resolved.
 """
 
 from __future__ import annotations

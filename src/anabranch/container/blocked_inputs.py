@@ -74,7 +74,8 @@ class BlockedInputs:
 
     def _blocked(self, positions: Mapping[str, int]) -> dict[SSP, int]:
         """The blocked inputs, with their end offsets. An input is blocked if the lane has read it to its end offset,
-        and is followed by records that readers can't see yet because their transactions are open."""
+        and further records exist that readers can't see yet because their transactions are open.
+        """
         by_stream: dict[tuple[str, str], list[SSP]] = defaultdict(list)
         for ssp in self._ssps:
             by_stream[ssp.system, ssp.stream].append(ssp)

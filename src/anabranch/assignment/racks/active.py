@@ -75,8 +75,9 @@ def counts(it: Instance) -> tuple[Bounds, Bounds]:
 
 
 def counted(it: Instance, containers: Whole) -> tuple[int, int]:
-    """The total traffic of the active tasks across racks, in scaled weight, and the number of moves, if the tasks are
-    in these ``containers``."""
+    """The active tasks' total traffic across racks (in scaled weight) and the number of moves, for tasks that are in
+    these ``containers``.
+    """
     traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
     return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())
 

@@ -1,8 +1,8 @@
 """Finds the loads (numbers of standbys) that are closest to the containers' shares.
 
 The distance is the sum over containers of d * d / slots, where d is how far a load is below the floor or above the
-ceiling of the container's share. This is convex, so a further standby never costs less than the previous one. What each
-further standby adds to a container's term is a *slope* of the container.
+ceiling of the container's share. The distance is convex, so a further standby never costs less than the previous one.
+What each further standby adds to a container's term is a *slope* of the container.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Slopes:
         return int(((short**2 + over**2 - self.beyond**2) * self.weight).sum())
 
     def least(self, count: int) -> int:
-        """The smallest slope at which the containers can take ``count`` standbys: none of these costs more than the
+        """The smallest slope for which the containers can take ``count`` standbys that each cost no more than this
         slope.
         """
         low, high = -1, 1

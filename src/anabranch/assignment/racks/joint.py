@@ -1,12 +1,12 @@
 """Places active tasks and standbys together, because the best place for an active task may leave only expensive places
 for its standbys.
 
-The active tasks must be balanced, and the standbys spread and balanced at least as well as if the active tasks were
-placed first. Finding the cheapest such plan isn't a flow problem, because a task and its standbys exclude each
-other from containers, and often from racks. So a branch-and-bound search looks for the plan. Even if the search ends
-early, it gives a bound on the cost. An *option* is a container (or a group of equivalent containers) for an
-active task or for any of a task's standbys. With more than :data:`MOST_OPTIONS` options, there is no search, and the
-active tasks are placed first.
+The active tasks must be balanced. The standbys must be spread and balanced at least as well as if the active tasks were
+placed first. Finding the cheapest such plan isn't a flow problem, because a task and its standbys exclude each other
+from containers, and often from racks. So a branch-and-bound search looks for the plan. Even if the search ends early,
+it gives a bound on the cost. An *option* is a container (or a group of equivalent containers) for an active task or for
+any of a task's standbys. With more than :data:`MOST_OPTIONS` options, there is no search, and the active tasks are
+placed first.
 """
 
 from __future__ import annotations

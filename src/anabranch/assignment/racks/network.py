@@ -34,8 +34,9 @@ class Network:
         self._length = 0
 
     def nodes(self, count: int, supply: ArrayLike = 0) -> Whole:
-        """Add nodes, each with its supply (negative: demand), and return their numbers. In the whole network, supplies
-        must sum to 0."""
+        """Add nodes, each with its supply (a negative supply is a demand), and return their numbers. In the whole
+        network, supplies must sum to 0.
+        """
         self._supply.append(np.broadcast_to(np.asarray(supply, np.int64), (count,)))
         self._nodes += count
         return np.arange(self._nodes - count, self._nodes)

@@ -1,5 +1,5 @@
-"""Assigns standbys to containers. A task and its standbys are all in different containers. Standbys are spread over
-racks and the values of tags, and balanced, with little traffic across racks and with few moves.
+"""Assigns standbys to containers. A task and its standbys are all in different containers. Standbys are balanced, and
+spread over racks and the values of tags. There is little traffic across racks, and few standbys move.
 
 The problem's ``standby_order`` says whether spread (``reliability``) or ``cost`` comes first. With
 ``reliable_standbys``, spread comes first for this number of each task's standbys, and cost for the others.
@@ -55,7 +55,7 @@ def place(it: Instance, active: Whole) -> Standbys:
 
 
 def copies_of(it: Instance) -> tuple[int, int]:
-    """The number of a task's standbys for which spread comes first, and the number of those for which cost does."""
+    """How many of a task's standbys are placed by spread first, and how many by cost first."""
     copies = min(it.problem.standbys, len(it.slots) - 1)
     first = it.problem.reliable_standbys
     if first is None:
@@ -109,8 +109,8 @@ def _shape(values: Whole) -> tuple[int, ...]:
 
 def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = None) -> int:
     """A lower bound on the cost of the standbys' traffic: the cost if each task's ``copies`` standbys used the
-    containers with the least traffic, without regard to other tasks. If ``active``, the container of each of ``tasks``,
-    is given, a task's standbys can't use that container.
+    containers with the least traffic, without regard to other tasks. If ``active`` (the container of each of ``tasks``)
+    is given, a task's standbys can't use the task's container.
     """
     sizes = np.tile(np.bincount(it.rack_of, minlength=len(it.racks)), (len(tasks), 1))
     if active is not None:
@@ -130,9 +130,9 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
     """The existing standbys in containers that their task hasn't ``taken``, in the form of :attr:`Question.warm`. The
-    first ``copies`` standbys in a task's ``standby_on`` have a higher value than its others. If the result of
-    :func:`place` becomes part of the next problem, ``standby_on`` begins with the standbys for which spread comes
-    first, so no standby moves.
+    first ``copies`` standbys in a task's ``standby_on`` have a higher value than the task's other standbys. If the
+    result of :func:`place` becomes part of the next problem, ``standby_on`` begins with the standbys for which spread
+    comes first. As a result, no standby moves.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))

@@ -38,8 +38,8 @@ _lock = threading.Lock()
 
 
 def take(spark: SparkSession, folder: str, unless: Callable[[], bool]) -> None:
-    """Take a lane's folder for this process, or check that this process still has it. This may wait for the folder's
-    owner; see :meth:`Ownership.take`.
+    """Take a lane's folder for this process, or check that this process still has it. The call may wait for the
+    folder's owner; see :meth:`Ownership.take`.
 
     Args:
         unless: returns whether to stop waiting for the owner.

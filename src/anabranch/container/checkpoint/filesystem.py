@@ -297,7 +297,7 @@ def update(
     source: Tree, target: Tree, names: Iterable[str], *, lives: bool, known: Mapping[str, File] | None = None
 ) -> int:
     """Make the target's files equal to the source's, except for temporary files. Returns how many files were copied.
-    On a local disk, the changes are durable when this returns.
+    On a local disk, the changes are durable when the function returns.
 
     A file is copied if the target has no current copy of it; see :meth:`File.is_copy_of`. A file that the source
     doesn't have is removed from the target. It isn't an error if a source file disappears in the meantime: even after a

@@ -224,8 +224,9 @@ class Folder:
             self.tree.write(_BEGIN, f"\0v1\n{json.dumps(offset)}", new=True)
 
     def note_broken(self, batch: int) -> None:
-        """Record that a batch was broken off. It may have left state in the folder, and its threads may still write
-        more."""
+        """Record that a batch was broken off. The batch may have left state in the folder, and its threads may still
+        write more.
+        """
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
