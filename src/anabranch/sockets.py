@@ -1,5 +1,5 @@
-"""Makes sockets that wait without limit. Otherwise, they would have the time limit that user code may have set for all
-new sockets with ``socket.setdefaulttimeout``.
+"""Makes sockets without a time limit, even if user code has set a limit for all new sockets with
+``socket.setdefaulttimeout``.
 """
 
 from __future__ import annotations

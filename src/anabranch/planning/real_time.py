@@ -35,8 +35,8 @@ class RealTime:
 
 
 def check(graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], settings: RealTime) -> None:
-    """Check that a job uses only what real-time mode supports. ``cut`` are the job's stages; ``systems`` maps each
-    stream to its system.
+    """Check that a job uses only what real-time mode supports. ``cut`` has the job's stages, and ``systems`` maps
+    each stream to its system.
 
     Raises:
         GraphError: an operator, or the system of one of its streams, isn't supported.

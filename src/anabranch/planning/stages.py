@@ -20,7 +20,7 @@ LAYOUT_VERSION = 1
 @dataclass(frozen=True)
 class Stage:
     """A stage of a graph. A boundary (a ``partition_by`` through a stream) is a sink of one stage and a source of the
-    next. ``nodes`` are in the graph's order, without the boundaries among the sources."""
+    next. ``nodes`` has the stage's nodes in the graph's order, except for boundaries that are sources."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -66,9 +66,9 @@ def dead_letters_of(stream: str) -> str:
 
 
 def systems(graph: Graph, bound: Mapping[str, str], default: str) -> dict[str, str]:
-    """The system of every stream of the job, except the streams that the job joins as tables. Without a binding, an
-    intermediate stream or a dead-letter stream is in the system that its records come from; an intermediate stream with
-    records from several systems is in the default system.
+    """The system of every stream of the job, except the streams that the job joins as tables. If settings don't
+    bind an intermediate stream or a dead-letter stream to a system, the stream is in the system that its records come
+    from. But an intermediate stream with records from several systems is in the default system.
 
     Args:
         bound: the system of each stream that settings bind to a system.
@@ -165,8 +165,8 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """For every source of the stage, and every other node that isn't a sink, the columns of its rows that contain the
-    stage key, or why no columns do."""
+    """The columns that contain the stage key in a node's rows, or why no columns do, for each node of the stage that
+    isn't a sink. The nodes include all sources."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())

@@ -41,8 +41,8 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     dry: bool = False
     """Only determine what would change."""
     now: bool = False
-    """Break off running batches rather than wait for them, even batches with at-least-once output or for a
-    ``foreach_batch``. These batches run again, so part of their output can be written twice.
+    """Break off running batches rather than wait for them, even if they write at-least-once output or call a
+    ``foreach_batch`` function. These batches run again, so part of their output can be written twice.
     """
     brief: bool = False
     """Return the lanes only in outline (:attr:`ChangeResult.outline`)."""
@@ -64,9 +64,9 @@ class ChangeResult(Document, frozen=True, kw_only=True):
     basis: Basis | None = None
     """The state of the job for which the change was planned, to be sent back as ``expect``."""
     repeated: bool = False
-    """Whether the request had already been carried out when it arrived. Then, the lanes aren't named again."""
+    """Whether the request had already been carried out when it arrived. If so, the lanes aren't listed again."""
     outline: Outline | None = None
-    """The lanes in outline, if the request was ``brief``; then ``closing`` and ``lanes`` are empty."""
+    """A summary of the lanes, if the request was ``brief``. In this case, ``closing`` and ``lanes`` are empty."""
 
 
 class TaskMoveRequest(ChangeRequest, frozen=True, kw_only=True):

@@ -88,8 +88,8 @@ class BatchDecision(Document, frozen=True, kw_only=True):
     """Whether a closing lane is expected to break off its running batch. The predicted pause of the change is based on
     this.
 
-    The lane follows this decision, so that the prediction is normally right, unless the lane's own estimate clearly
-    favors the other choice.
+    The lane normally follows this expectation, so that the prediction is right. The lane decides otherwise only if
+    its own estimate clearly favors the other choice.
     """
 
     batch: int

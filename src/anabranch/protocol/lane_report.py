@@ -147,12 +147,11 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     rows: int = 0
     """How many records the lane has read in the current attempt."""
     first_output: float = 0.0
-    """When the first batch of the current attempt that read any records was published, in seconds since 1970; 0.0 if
-    there was none yet.
+    """When the current attempt published its first batch with records, in seconds since 1970; 0.0 if there was none
+    yet.
     """
     last_output: float = 0.0
-    """When the last batch of the current attempt that read any records was published, in seconds since 1970; 0.0 if
-    there was none yet.
+    """When the current attempt published its last batch with records, in seconds since 1970; 0.0 if there was none yet.
     """
     dead_letters: int = 0
     """How many dead letters the lane has written in total. Before the first batch of an attempt, this number may not

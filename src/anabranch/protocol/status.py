@@ -153,8 +153,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
-    """The seconds that the running batch has spent in each phase so far. Between two batches, the values of the last
-    batch, if it was long.
+    """The seconds that the running batch has spent in each phase so far. Between two batches, this field has the
+    values of the last batch, if that batch was long.
     """
 
 

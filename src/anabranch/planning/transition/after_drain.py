@@ -36,9 +36,9 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     have been read or, in intermediate streams after a reset, count as read.
 
     Args:
-        lanes: all lanes that the job ever had. For a partition that the last deployment didn't read, the newest earlier
-            deployment that read it counts: the start offset is the lowest position at which a lane of that deployment
-            ended without a successor that continued to read the partition.
+        lanes: all lanes that the job ever had. If the last deployment didn't read a partition, the newest earlier
+            deployment that read the partition counts. The start offset is then the lowest position at which lanes of
+            that deployment ended. A lane doesn't count if a successor continued to read the partition.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
@@ -96,7 +96,7 @@ def continuing(
     A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
 
     - Operators of the planned stage keep state, and all of this state is from the drained stage.
-    - Both stages have the same grouper and the same inputs, and the same of these are broadcast.
+    - Both stages have the same grouper and the same inputs, of which the same are broadcast.
 
     Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
     state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the

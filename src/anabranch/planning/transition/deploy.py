@@ -55,10 +55,10 @@ def deployed(
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, if none of these former lanes has read a partition, but one has read another partition of the
-    same stream, the partition was added to the stream and is read from its beginning. If none of them has read the
-    stream, it is read from the start offset that its ``read`` declares or, in an intermediate stream, from its
-    beginning.
+    In the last two cases, none of these former lanes may have read a partition. If one of the lanes has read another
+    partition of the same stream, the partition was added to the stream, and is read from its beginning. If none of the
+    lanes has read the stream, the partition is read from the start offset that its ``read`` declares or, in an
+    intermediate stream, from its beginning.
 
     Args:
         after: the next version. It may have been planned when the streams had fewer partitions, or when fewer streams
@@ -68,13 +68,16 @@ def deployed(
             keeps state, and none of it is from the current stage). Other stages get all partitions that the job reads.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
-        back: if the job returns to a former deployment, because no lane has begun since, the last generation of that
-            deployment. Its stages count like current ones.
+        back: the last generation of the former deployment to which the job returns because no lane has begun since;
+            None if the job doesn't return to one. The stages of this generation count like current ones.
 
     Raises:
-        ConflictError: lanes of an output that is stateless in both versions would continue from several groups, or
-            would begin to read an intermediate stream that other lanes have read; the tasks of a stage would have to be
-            formed again, and can't be; or other tasks than before would read a broadcast stream.
+        ConflictError: the deployment isn't possible, for one of these reasons:
+
+            - An output is stateless in both versions, but its lanes would continue from several groups, or would begin
+              to read an intermediate stream that other lanes have read.
+            - The tasks of a stage would have to be formed again, and can't be.
+            - Other tasks than before would read a broadcast stream.
     """
     seats = [container.seat for container in present.containers]
     known = (present,) if back is None else (present, back)
@@ -137,9 +140,11 @@ def lanes_of_groups(
 
 
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
-    """The lanes of a deployment, open or closed, whose work no lane of the last deployment continues, or continues only
-    in part: it doesn't read all of their partitions, or a broadcast in all of their tasks, or a lane between them
-    didn't."""
+    """The lanes of a deployment, open or closed, whose work isn't continued completely by lanes of the last deployment.
+
+    Work is continued if each successor, up to the lanes of the last deployment, reads the same partitions and, for a
+    broadcast, reads it in the same tasks.
+    """
     known = {lane.id: lane for lane in lanes}
     last = max((lane.deployment for lane in known.values()), default=0)
     after: dict[str, list[str]] = {}
@@ -170,13 +175,13 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _work(lane: Lane) -> frozenset[SSP | tuple[SSP, int]]:
-    """A lane's partitions and, for each that is broadcast, the partition with the number of each task."""
+    """A lane's partitions. Each broadcast partition is also paired with the number of each of the lane's tasks."""
     return frozenset({*lane.partitions, *((whole, number) for whole in lane.broadcast for number in lane.bases)})
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
-    """Whether a lane does the work of its predecessor ``before``. (A lane that is ``afresh`` does so only if it
-    replaces a lane of the same operator that never began.)"""
+    """Whether a lane continues the work of its predecessor ``before``. (A lane that is ``afresh`` continues this work
+    only if ``before`` is a lane of the same operator that never began.)"""
     if not lane.afresh:
         return True
     return before is not None and lane.stateful and before.stateful and before.group == lane.group

@@ -1,8 +1,9 @@
 """Determines the tasks of each stage of a next deployment, which continues from the current one. Pure functions.
 
-The next version may have been planned when its streams had fewer partitions, or when fewer streams matched a pattern:
-this is so for a rollback, whose version was planned long ago. If the version's lanes didn't read all that the current
-lanes read, positions would be lost, and the job would later read the missing partitions from their beginning.
+The next version may have been planned when its streams had fewer partitions, or when fewer streams matched a pattern.
+For example, a rollback returns to a version that was planned long ago. The next deployment must nevertheless read
+everything that the current lanes read. Otherwise, positions would be lost, and the job would later read the missing
+partitions from their beginning.
 """
 
 from __future__ import annotations
@@ -42,9 +43,11 @@ def continued(
     """A stage of the next deployment, with all partitions of its streams that the job reads.
 
     If a known stage reads the same streams, the new stage gets the known stage's tasks. Of several such stages, one
-    that has the state of the new stage's operators is preferred, and then one of a deployment to which the job returns:
-    what others had in addition, no lane has read. A new stage that keeps state, but whose state isn't
-    from the known stage, gets the tasks that it was planned with, because these keep the records of a key together.
+    that has the state of the new stage's operators is preferred, and then one of a deployment to which the job returns.
+    (No lane has read the partitions that only other deployments had.)
+
+    If a new stage keeps state, but none of it is from the known stage, the new stage gets the tasks that it was planned
+    with, because these tasks keep the records of a key together.
 
     Args:
         planned: the stage as planned.
@@ -54,8 +57,8 @@ def continued(
         former: the lanes from which the lanes of the next deployment continue.
 
     Raises:
-        ConflictError: the tasks must be formed again, and the job has a custom grouper, or a stage with state doesn't
-            allow the partition counts; see :func:`anabranch.planning.transition.expand.expanded`.
+        ConflictError: the tasks must be formed again, but can't be: the job has a custom grouper, or a stage with state
+            doesn't allow the partition counts. See :func:`anabranch.planning.transition.expand.expanded`.
     """
     present, seats = known[0], {container.seat for container in known[0].containers}
     bound = {name: matched for model in reversed(known) for name, matched in patterns.of_model(model).items()}
@@ -78,7 +81,7 @@ def continued(
 
 
 def _unmatched(after: JobModel, templates: Iterable[Lane]) -> set[str]:
-    """The streams that no pattern of a version includes: those that it reads by their names, and those that it
+    """The streams that a version uses without a pattern: the streams that it reads by name, and the streams that it
     writes."""
     matched = {stream for each in patterns.of_model(after).values() for stream in each.streams}
     read = {name.split("/")[1] for stage in after.stages for name in stage.inputs}
@@ -97,8 +100,8 @@ def _most_partitions(stages: Iterable[StageModel]) -> dict[str, int]:
 def _regrouped(
     stage: StageModel, planned: StageModel, inputs: tuple[Input, ...], after: JobModel, present: JobModel
 ) -> StageModel:
-    """The stage with tasks for ``inputs``. Its tasks stay as they were ``planned``, as part of the model ``after``, if
-    they were planned for these inputs and for the present factor and number of containers.
+    """The stage with tasks for ``inputs``. The tasks stay as planned if ``planned`` has these inputs, and if the model
+    ``after`` was planned for the present factor and number of containers. Otherwise, the tasks are formed again.
     """
     containers = len(present.containers)
     same_size = (after.factor, len(after.containers)) == (present.factor, containers)

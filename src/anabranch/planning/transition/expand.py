@@ -69,10 +69,15 @@ def expanded(
             intermediate streams are ignored. A stream of the job that is missing here keeps its count.
 
     Raises:
-        ConflictError: a stream is gone, has fewer partitions than before, or has a partition count to which the job's
-            state can't adapt; records of one key would be in different tasks because of a new stream; a new stream
-            matches two patterns; a stage with a broadcast input would get new tasks; or as for
-            :func:`anabranch.planning.transition.rescale.check_grouper`.
+        ConflictError: the expansion isn't possible, for one of these reasons:
+
+            - A stream is gone, has fewer partitions than before, or has a partition count to which the job's state
+              can't adapt.
+            - Because of a new stream, records of one key would be in different tasks.
+            - A new stream matches two patterns.
+            - A stage with a broadcast input would get new tasks.
+            - The grouper doesn't allow the change; see
+              :func:`anabranch.planning.transition.rescale.check_grouper`.
     """
     factor, containers = model.factor, len(model.containers)
     rescale.check_grouper(model, containers)

@@ -15,10 +15,12 @@ __all__ = ["inherited", "starting_over"]
 def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) -> Progress:
     """The event time with which a lane begins.
 
-    After a drain, or a rewind that clears state, event time starts over: nothing counts that lanes from before it have
-    left, and no report of theirs. If some lanes never began after it (or never began at all, in a new job), and the
-    lane continues for them and for lanes that did begin, then what the latter have left counts, except the watermark,
-    in the partitions in which none of the former had keys.
+    After a drain, or a rewind that clears state, event time starts over: nothing counts that lanes from before the
+    drain or rewind have left or reported.
+
+    Some predecessors may never have begun since then (or, in a new job, at all), while others have begun. In this case,
+    the event time of those that have begun counts only in partitions in which none of the other predecessors had keys,
+    and their watermark doesn't count.
 
     Args:
         left: for each lane in ``lane.inherits``, the event time with which it ended, and the SSPs that it read.
@@ -44,8 +46,8 @@ def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) 
 
 
 def starting_over(before: Iterable[Lane]) -> tuple[tuple[SSP, ...], tuple[str, ...]]:
-    """The ``starts_over`` and the ``began_since`` of a lane whose predecessors (``before``) are closed, and that itself
-    isn't made by a rewind that clears state."""
+    """The values of ``starts_over`` and ``began_since`` for a lane whose predecessors (``before``) are closed. Call
+    this only for a lane that wasn't made by a rewind that clears state."""
     ssps: dict[SSP, None] = {}
     since: dict[str, None] = {}
     for each in before:

@@ -105,8 +105,8 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """For each SSP of ``lane`` in a partition that at least one of the lanes ``before`` has read: the highest offset at
-    which any of these lanes ended.
+    """The highest offset at which any of the lanes ``before`` ended, for each SSP of ``lane``. SSPs in partitions that
+    none of these lanes has read are left out.
     """
     reached: dict[SSP, int] = {}
     for each in before:
@@ -118,9 +118,12 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane ``lane``, with what it takes over in the place of those of its predecessors (``before``) that have no
-    folder: their ``drained``; their ``rewind``, unless the lane has one; and, if the only predecessor is ``afresh`` and
-    the lane is stateful, ``afresh``.
+    """The lane ``lane``, with the fields that it takes over from those of its predecessors (``before``) that have no
+    folder:
+
+    - their ``drained``
+    - their ``rewind``, unless the lane has one
+    - ``afresh``, if the lane is stateful, and its only predecessor is ``afresh``
     """
     void = [each for each in before if not each.folder_epoch]
     alone = len(void) == len(before) == 1
@@ -134,14 +137,16 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _combined_drains(several: Sequence[AfterDrain]) -> AfterDrain | None:
-    """What one lane takes over in the place of several first lanes after a drain. (Several lanes have no state.)"""
+    """The ``drained`` of a lane that replaces all of these first lanes after a drain. (If there are several, they have
+    no state.)"""
     if len(several) < 2:
         return next(iter(several), None)
     return AfterDrain(writers=tuple(dict.fromkeys(name for each in several for name in each.writers)))
 
 
 def _combined_rewinds(several: Sequence[Rewind]) -> Rewind | None:
-    """What one lane takes over in the place of several lanes that rewinds have made."""
+    """The ``rewind`` of a lane that replaces several lanes that rewinds have made. For each SSP, the lowest offset
+    counts."""
     if len(several) < 2:
         return next(iter(several), None)
     to: dict[str, int] = {}
@@ -152,8 +157,8 @@ def _combined_rewinds(several: Sequence[Rewind]) -> Rewind | None:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and that weren't read by any of the predecessors that
-    had some of the lane's keys in the partition. ``new`` returns a lane's new partitions.
+    """The partitions of a lane that were new for a predecessor, and that no predecessor has read. Only predecessors
+    that had some of the lane's keys in the partition count. ``new`` returns a lane's new partitions.
     """
     mine = _parts(lane)
     unread = [(each, _never_read(each)) for each in before]

@@ -125,9 +125,9 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 def lacks_ends(lane: Lane, lanes: Iterable[Lane]) -> bool:
     """Whether a lane that has ended must run once more before it can be closed. This is so if one of ``lanes`` begins
-    where the lane's intermediate streams ended, but the lane hasn't reported these end offsets. (A lane reports them
-    when it closes. It doesn't if its container ended or lost the lane before the container knew that the lane had to
-    close.)
+    where the lane's intermediate streams ended, but the lane hasn't reported these end offsets. (A lane
+    normally reports them when it closes. They are missing if the container ended, or lost the lane, before it knew that
+    the lane had to close.)
     """
     return not lane.wrote and any(
         each.rewind is not None

@@ -79,8 +79,8 @@ def shares_of(
 ) -> list[Share]:
     """The shares of one group's new lanes.
 
-    A stateless group has up to ``lanes`` shares in each seat. For a stateful group, each current lane becomes one share
-    in each seat that gets some of its tasks. So the lane's state is divided only if parts of it go to different seats.
+    A stateless group has up to ``lanes`` shares in each seat. In a stateful group, each current lane becomes one share
+    in each seat that gets some of the lane's tasks. So a lane's state is divided only if its tasks go to several seats.
 
     Args:
         present: the current lanes of the group.
@@ -109,11 +109,11 @@ def shares_of(
 def _owners(
     lanes: Sequence[Lane], factor: int
 ) -> Callable[[Sequence[SSP], Mapping[int, Collection[int]]], tuple[Lane, ...]]:
-    """A function that finds the predecessors of a new lane: given the SSPs and the parts of tasks that the new lane
-    will own (as buckets at ``factor``), it returns those of ``lanes`` that own any of these SSPs or parts.
+    """A function that finds the predecessors of a new lane. The function gets the SSPs and the parts of tasks that the
+    new lane will own (as buckets at ``factor``). It returns those of ``lanes`` that own any of these SSPs or parts.
 
-    Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. But the
-    tasks can have reached different offsets of a broadcast input, so if there is one, parts of tasks count, too.
+    Normally, only SSPs count, because a stateless stage's tasks can get other numbers when a stream grows. If there is
+    a broadcast input, parts of tasks count, too, because tasks can have reached different offsets of this input.
     """
     by_task = bool(lanes[0].broadcast)
     found: dict[int, dict[tuple[object, int], list[int]]] = {}
@@ -186,8 +186,8 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, at least ``least``, at which each of ``several`` consists of whole buckets. ``several`` are
-    sets of buckets at the factor ``finest``."""
+    """The smallest factor, but no less than ``least``, at which each of these sets consists of whole buckets.
+    ``several`` has the sets, whose buckets are at the factor ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2

@@ -39,9 +39,10 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 Begin = Callable[[int], None]
 """A function that is called with the index of each row before the user's function is called on this row. If the user's
-function gets all rows in one call, the index is 0. After the last call to the user's function, it is called with the
-number of rows, unless a rejection fails the lane: what follows, such as converting the results, is not the work of a
-row, and has no time limit.
+function gets all rows in one call, the index is 0.
+
+After the last call to the user's function, this function is called with the number of rows, unless a rejection fails
+the lane. From then on, no time limit applies, because later steps, such as converting the results, don't work on a row.
 """
 
 BATCH = -1
@@ -65,8 +66,8 @@ class Rejection(NamedTuple):
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the input row from
     which it was made. ``guessed`` is true for the result rows whose index is only guessed from the order of the
-    results, because a ``map_arrow`` function got several rows at once and returned more or fewer rows. It is None if no
-    index is guessed.
+    results, because a ``map_arrow`` function got several rows at once and returned more or fewer rows. ``guessed`` is
+    None if no index is guessed.
     """
 
     rows: pa.Table

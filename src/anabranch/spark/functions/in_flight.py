@@ -115,7 +115,7 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 def _offset(origin: pa.Array, index: int) -> int:
     """The offset of the record from which a row comes. A row that can't be traced to a single record has a negative
-    offset, from which the offset of a record of the same partition is computed.
+    offset. For such a row, this is the offset of a record of the same partition, computed from the negative offset.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset
@@ -163,8 +163,8 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the exit of this process, or postpone an exit that is already scheduled. Does nothing if this was last
-    done less than ``LOOK_EVERY / 2`` seconds ago. (A scheduled exit happens even if a function runs code that never
+    """Schedule the exit of this process, or postpone an exit that is already scheduled. Does nothing if the
+    exit was scheduled or postponed less than ``LOOK_EVERY / 2`` seconds ago. (A scheduled exit happens even if a function runs code that never
     releases the global interpreter lock. No Python thread could end the process then.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:

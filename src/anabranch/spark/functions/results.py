@@ -1,8 +1,8 @@
 """Converts the results of Python functions to columns of the declared schema.
 
-If all values of a column have Python types that Arrow converts correctly, Arrow converts the whole column; otherwise,
-the values are first converted one by one. If this fails in any column, all rows are converted one by one, to find the
-faulty ones.
+If all values of a column have Python types that Arrow converts correctly, Arrow converts the whole column. Otherwise,
+the column's values are first converted one by one. If the conversion of any column fails, all rows are converted one by
+one, to find the faulty rows.
 """
 
 from __future__ import annotations
@@ -81,10 +81,12 @@ class Results:
         out.
 
         Raises:
-            ResultError: a column is missing or has an incompatible type; a value would change (but a 64-bit float may
-                become the nearest 32-bit float); or a value isn't allowed, even inside another value: null where the
-                schema excludes it, NaN, infinity, a timestamp outside the years 1 to 9999, text that isn't UTF-8, or a
-                map with the same key twice.
+            ResultError: the batch doesn't fit the schema, for one of these reasons:
+
+                - A column is missing, or has an incompatible type.
+                - A value would change. (But a 64-bit float may become the nearest 32-bit float.)
+                - A value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, a
+                  timestamp outside the years 1 to 9999, text that isn't UTF-8, or a map with the same key twice.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

@@ -80,8 +80,8 @@ probe = SURFACE.probe
 
 
 class NotHeldError(AnabranchError):
-    """The query can't be held: either it takes too long to reach the point where it can be held, or it always passes
-    this point before it can be held. The query must be stopped instead.
+    """The query can't be held: it takes too long to reach the point where it plans its next batch, or it keeps passing
+    this point before anabranch can hold it. The query must be stopped instead.
     """
 
 

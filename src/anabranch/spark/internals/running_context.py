@@ -13,8 +13,9 @@ __all__ = ["is_there"]
 def is_there() -> bool:
     """Whether this process has a session.
 
-    If this PySpark lacks the private attribute that shows this, a session of another thread isn't noticed. Starting a
-    session would then return that session, with its settings.
+    A private attribute of PySpark shows whether any thread has a session. If this PySpark lacks the attribute, a
+    session of another thread isn't noticed. An attempt to start a session would then return that thread's session, with
+    its settings.
     """
     if getattr(SparkContext, "_active_spark_context", None) is not None:
         return True

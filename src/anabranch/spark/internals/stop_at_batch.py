@@ -73,8 +73,8 @@ def end(
         writes: returns whether a batch is planned and is being written.
         turn: called from time to time during a wait. If it raises an exception, the wait ends.
         hurry: returns whether to stop the query at once.
-        another: whether one more batch may run. If so, and if a batch is being written now, a next batch that begins
-            within :data:`NEXT_WITHIN` seconds of that batch's end is the last one. Ignored without the surface.
+        another: whether one more batch may run after a batch that is being written now. If this next batch doesn't
+            begin within :data:`NEXT_WITHIN` seconds, the query ends without it. Ignored without the surface.
         decided: called as soon as no further batch can begin, perhaps while the last batch is still running. Without
             the surface, called right before ``stop()``.
     """

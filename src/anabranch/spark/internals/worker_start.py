@@ -50,7 +50,7 @@ def interpreter() -> str:
     The script runs this process's interpreter, with these differences:
 
     - Spark's zips aren't on the module path. By default, Spark puts a zip with PySpark's sources on this path, before
-      the installed PySpark, and each process for a source or a function compiles these sources again, which takes most
+      the installed PySpark. Each process for a source or a function then compiles these sources again, which takes most
       of a second.
     - The working folder isn't on the module path (``-P``). Otherwise, a job file named ``json.py`` in that folder would
       replace Python's own module.

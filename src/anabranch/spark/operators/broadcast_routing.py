@@ -30,7 +30,7 @@ _ONE = "_anabranch_one"
 class BroadcastRouting:
     """Determines which virtual tasks of a lane get each record of one broadcast stream.
 
-    In a lane without state, a record goes to every virtual task whose start offset isn't beyond the record. In a lane
+    In a lane without state, a record goes to every virtual task that starts at or before the record's offset. In a lane
     with state, only one virtual task of each task at factor 1 gets the record: the virtual task with the bucket of the
     record's key, because it has the key's state. If this virtual task belongs to another lane, that lane gets the
     record.

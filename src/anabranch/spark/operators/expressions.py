@@ -28,8 +28,8 @@ _KEYWORD = re.compile(
 
 
 def names(expression: str, column: str) -> bool:
-    """Whether an expression may use a column. It may if its text contains the column's name, even in a comment or in
-    quotes, or the word IDENTIFIER. (As in Spark, case doesn't matter.)
+    """Whether an expression may use a column. This is so if the expression's text contains the column's name, even in a
+    comment or in quotes, or the word IDENTIFIER. (As in Spark, case doesn't matter.)
     """
     text, name = expression.casefold(), column.casefold()
     words = _WORD.findall(text)

@@ -371,9 +371,12 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     windows of event time, with an event time.
 
     What happens to the other rows depends on whether a function of the job may have changed keys or event times in this
-    stage. If so, ``on_null_key`` and ``on_error`` say whether these rows are rejected here or fail the lane. Otherwise,
-    these rows only lack a key, because sources leave out records without event time. If ``on_null_key`` is "fail", they
-    fail the lane. If not, :class:`anabranch.spark.query.rejections.Rejections` rejects their records instead.
+    stage:
+
+    - If so, ``on_null_key`` and ``on_error`` say whether these rows are rejected here or fail the lane.
+    - If not, these rows only lack a key, because sources leave out records without event time. If ``on_null_key`` is
+      "fail", such a row fails the lane. Otherwise, the rows are left out here, and
+      :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
 
     Args:
         before: the id of the operator that the rows come from.

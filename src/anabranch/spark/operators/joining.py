@@ -41,8 +41,11 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
     """The result of the ``join`` operator: the pairs of rows that have the same task and stage key, and whose event
     times differ by at most ``within``. A left join also keeps the rows of the left side that have no partner.
 
-    The result has the columns of the left side; the columns of the right side, without the stage key, and with the
-    ``prefix`` added to their names; and :data:`TASK`. It has no hidden column.
+    The result has these columns, and no hidden column:
+
+    - the columns of the left side
+    - the columns of the right side, without the stage key, and with the ``prefix`` added to their names
+    - :data:`TASK`
 
     Args:
         keys: the columns of the stage key, which both sides have.

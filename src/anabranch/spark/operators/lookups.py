@@ -106,8 +106,8 @@ def load(
 
     Args:
         records: given a stream's name and the session, returns the stream's full name and its records.
-        fails: only for a table that is a stream: whether using the table fails if the latest record of a key is
-            unreadable. If false, unreadable records are skipped.
+        fails: whether using the table fails if the latest record of a key is unreadable. If false, unreadable records
+            are skipped. Applies only to a table that is a stream.
 
     Raises:
         GraphError: the function didn't return a table, or the declaration of a stream or of files as a table is wrong.
@@ -180,10 +180,10 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
     The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 
-    If Spark knew in advance that no row can result, because the table is empty or because none of its rows satisfies a
-    condition on its columns, Spark wouldn't compute the batch at all. The batch's unreadable records would then go
-    unnoticed, and its state wouldn't be committed. So each column of the table is made to depend on the Spark task,
-    which Spark can't know in advance.
+    Spark doesn't compute a batch at all if it knows in advance that no row can result: the table is empty, or none of
+    the table's rows satisfies a condition on its columns. The batch's unreadable records would then go unnoticed, and
+    its state wouldn't be committed. So each column of the table is made to depend on the Spark task, which Spark can't
+    know in advance.
 
     Raises:
         GraphError: a column of ``on`` is missing, another column is on both sides even with the ``prefix``, or keys

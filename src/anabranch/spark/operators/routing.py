@@ -80,9 +80,9 @@ def over(virtual: Iterable[Virtual], factor: int, cores: int) -> Routing | None:
 
 
 def before(group: Group) -> frozenset[int]:
-    """The ids of the operators that call a function, and whose rows must be routed before that. Rows needn't be routed
-    if they come from state or from an earlier function, with only SQL operators in between, because they are then still
-    in the Spark tasks of their virtual tasks.
+    """The ids of the operators that call a function, and whose rows must be routed before the call. Rows that come from
+    state or from an earlier function, with only SQL operators in between, needn't be routed: they are still in the
+    Spark tasks of their virtual tasks.
     """
     there: set[int] = set()
     found: set[int] = set()

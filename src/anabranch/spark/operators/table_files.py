@@ -30,8 +30,9 @@ _WIDER = {
     "binary": ("string",),
     "timestamp_ntz": ("timestamp",),
 }
-"""The other types as which a column of a Parquet, ORC or Delta table may be declared. The binary columns of Parquet
-files are the texts of programs that don't mark them; times without a zone are times in UTC.
+"""For each type that a column of a Parquet, ORC or Delta table can have, the other types as which the column may be
+declared. A binary column can be declared as a string, because some programs write texts to Parquet files without
+marking them as texts. Times without a zone are read as times in UTC.
 """
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _NESTED = (ArrayType, MapType, StructType)
@@ -138,9 +139,9 @@ def check_keys(node: Node, table: pa.Table) -> None:
 
 
 def _has_new_names(table: DataFrame) -> bool:
-    """Whether Spark may have made up names for columns of a CSV table, which it does if the header has an empty name or
-    has a name twice. Such a name ends with the column's number. If there are no such names, Spark can compare the names
-    with the header again when it reads rows, in case the file has been replaced since.
+    """Whether Spark may have made up names for columns of a CSV table. Spark does this if the header has an empty name
+    or has a name twice, and the new name ends with the column's number. If there are no such names, Spark can compare
+    the names with the header again when it reads rows, in case the file has been replaced since.
     """
     return any(name.endswith(str(number)) for number, name in enumerate(table.columns))
 

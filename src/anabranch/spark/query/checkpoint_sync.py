@@ -22,8 +22,8 @@ _AT_ONCE = 8
 """How many files are synced at the same time. (A disk takes hardly longer for several files than for one.)"""
 _POOL = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="syncs")
 _RECENT = 600.0
-"""In seconds. When a query starts, a file isn't synced if it is older than the newest file by more than this, because
-the operating system wrote the file to the disk long ago. The last files of each log are always synced.
+"""When a query starts, a file isn't synced if it is older than the newest file by more than this number of seconds. The
+operating system wrote such a file to the disk long ago. The last files of each log are always synced.
 """
 
 

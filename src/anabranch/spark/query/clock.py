@@ -48,8 +48,8 @@ class Clock:
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         positions: the position in each SSP at the end of the batch, or before the first batch.
         window: the windows of processing time, if the lane has any.
-        newest: when the last batch that read records was planned, in Unix ms. If a restart has made this unknown, when
-            the last batch of any kind was planned. 0 in a lane without windows of processing time.
+        newest: when the last batch that read records was planned, in Unix ms. If that batch isn't known after a
+            restart, the last batch of any kind counts. 0 in a lane without windows of processing time.
         at: the lane's processing time in the batch, in Unix ms.
         boot: when this object was made, in seconds on :func:`anabranch.clocks.boottime`, a clock that nobody can set.
     """

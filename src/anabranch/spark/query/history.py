@@ -37,8 +37,8 @@ class CompletedBatch:
         state_bytes: the size of the state's files after the batch.
         state_changes: how many rows of state the batch has changed or removed.
         replay_seconds: how long the batch's Spark tasks, in total, replayed changes to load the state.
-        snapshot: the version of the oldest among the state partitions' last snapshots. Only snapshots that this query
-            has made count: 0 if a state partition has none. None if Spark doesn't report these versions.
+        snapshot: the lowest version among the last snapshots of all state partitions. Only snapshots that this query
+            has made count. 0 if a state partition has no such snapshot; None if Spark doesn't report these versions.
     """
 
     number: int

@@ -44,8 +44,8 @@ class LaneTime:
 
         Any old file is deleted. A new file is written in these cases:
 
-        - The last planned batch is committed: the file has the event time after this batch. To determine it, the
-          batch's records whose event times determine the watermark are read once more.
+        - The last planned batch is committed: the file has the event time after this batch. To determine this
+          time, the lane reads again the batch's records whose event times determine the watermark.
         - No batch has been planned yet, and :attr:`inherited` isn't None: the file has the event time that
           :attr:`inherited` returns.
 

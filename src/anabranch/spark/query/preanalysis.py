@@ -39,7 +39,7 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """``query``, for which it is now known where the lane starts, with the analysis that was made in advance. None
+        """``query``, with the analysis that was made in advance. Call this once it is known where the lane starts. None
         if the analysis doesn't fit the lane; see :func:`is_as_foreseen`.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None

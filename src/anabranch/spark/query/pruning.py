@@ -20,8 +20,8 @@ from anabranch.spark.operators.frames_of_operators import Context, apply
 from anabranch.spark.values import codec, meta_column
 
 _PASSED_ON = re.compile(r"^\s*\*|\.\s*\*")
-"""Matches stars that can't hide that a function uses a column: ``*`` and ``* except (a)`` only pass columns on, and
-``s.*`` names the column.
+"""Matches stars behind which no use of a column can be hidden: ``*`` and ``* except (a)`` only pass columns on, and
+``s.*`` names the column ``s``.
 """
 
 Needs = dict[tuple[str, int], Set[str] | None]
@@ -57,9 +57,12 @@ def needed(group: Group, source: Node, schema: StructType, context: Context) -> 
 
 
 def _way(group: Group, source: Node) -> list[Node] | None:
-    """The operators after the source, up to and including the stateful operator. None unless they form a single path
-    from the group's only source, all operators before the stateful operator are SQL operators, and the stateful
-    operator calls no function.
+    """The operators after the source, up to and including the stateful operator. None unless all of these conditions
+    are true:
+
+    - The operators form a single path from the group's only source.
+    - All operators before the stateful operator are SQL operators.
+    - The stateful operator calls no function.
     """
     if group.stateful is None or rule(group.stateful).function or len(group.sources) > 1:
         return None

@@ -155,8 +155,8 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for a slot's rows, the number of ``rows``, and the offset of the last row's record; None instead of
-    the offset if there are no rows."""
+    """The counter for a slot's rows, the number of ``rows``, and the offset of the last row's record. If there are no
+    rows, the offset is None."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 

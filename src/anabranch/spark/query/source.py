@@ -38,8 +38,8 @@ class Source:
         starting: the start offsets, by whole SSP.
         tasks: the numbers of the lane's tasks (at factor 1), by whole SSP in text form.
         audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane; None if all records that the lane reads
-            belong to it, and for a broadcast stream.
+        own: a condition that is true for the records that belong to the lane. None for a broadcast stream, and if all
+            records that the lane reads belong to the lane.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
         fail: whether an unreadable record fails the lane.
