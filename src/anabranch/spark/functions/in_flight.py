@@ -163,9 +163,9 @@ def _end_if_late(several: dict[Message, float], now: float) -> None:
 
 
 def _arm(limit: float, now: float) -> None:
-    """Schedule the exit of this process, or postpone an exit that is already scheduled. Does nothing if the
-    exit was scheduled or postponed less than ``LOOK_EVERY / 2`` seconds ago. (A scheduled exit happens even if a function runs code that never
-    releases the global interpreter lock. No Python thread could end the process then.)
+    """Schedule the exit of this process, or postpone an exit that is already scheduled. Does nothing if the exit was
+    scheduled or postponed less than ``LOOK_EVERY / 2`` seconds ago. (A scheduled exit happens even if a function runs
+    code that never releases the global interpreter lock. No Python thread could end the process then.)
     """
     if now - _armed[0] >= LOOK_EVERY / 2:
         _armed[0] = now
