@@ -165,8 +165,8 @@ def _stage(graph: Graph, stage_id: str, members: set[_Role]) -> Stage:
 
 
 def key_columns(graph: Graph, stage: Stage) -> dict[int, KeyColumns]:
-    """The columns that contain the stage key in a node's rows, or why no columns do, for each node of the stage that
-    isn't a sink. The nodes include all sources."""
+    """For each source of the stage, and for each other node that isn't a sink: which columns of the node's rows contain
+    the stage key, or why no columns do."""
     found: dict[int, KeyColumns] = {}
     for source in stage.sources:
         found[source.id] = rule(source).key(source, KeyColumns())

@@ -100,8 +100,8 @@ class ScaleResult(ChangeResult, frozen=True, kw_only=True):
     factor: int
     containers: int
     partitions: dict[str, int] = {}
-    """The partition counts of the streams to which partitions were added, and of streams that the job begins to read
-    because they match a pattern, by ``system/stream``.
+    """The partition counts, by ``system/stream``, of the streams to which partitions were added, and of streams that
+    the job begins to read because they match a pattern.
     """
     free: tuple[str, ...] = ()
     """The new lanes' seats that no container has taken yet. These lanes wait until containers take the seats."""

@@ -42,7 +42,7 @@ class RegistrationResponse(Document, frozen=True, kw_only=True):
     lease: float
     """The duration of the lease in seconds. Each heartbeat renews the lease."""
     seat: str | None = None
-    """The seat; None if the process is ``done``, or if no seat is free for it now and it should ask again."""
+    """The seat; None if the process is ``done``, or if no seat is free now and the process should ask again."""
     container: str = ""
     """The container's id."""
     epoch: int = 0
@@ -103,8 +103,8 @@ class WantedLane(Document, frozen=True, kw_only=True):
 
     lane: Lane
     upstream_ended: bool = False
-    """In a drain, or in a job that ends once it has caught up: whether all lanes that write the lane's inputs have
-    ended. If so, the lane can end as soon as it has read these inputs up to their end offsets.
+    """Whether all lanes that write the lane's inputs have ended, in a drain or in a job that ends once it has caught
+    up. If so, the lane can end as soon as it has read these inputs up to their end offsets.
     """
     closing: bool = False
     """Whether the lane must end at a batch boundary, after it has finished or broken off its running batch."""
@@ -113,7 +113,7 @@ class WantedLane(Document, frozen=True, kw_only=True):
     decision: BatchDecision | None = None
     """Whether the closing lane is expected to break off its running batch; None if that wasn't predicted."""
     deferred: bool = False
-    """Whether the closing lane still keeps running, with brief batches, because other containers are preparing its
+    """Whether the closing lane keeps running for now, with brief batches, because other containers are preparing its
     successors.
     """
     draining: DrainOrder | None = None

@@ -30,11 +30,11 @@ class Program(Document, frozen=True, kw_only=True):
     cores: int = 0
     """How many Spark tasks a container must be able to run at once; 0 for any number."""
     in_process: bool = False
-    """Whether only the process that serves the job runs the deployment. Other processes use such a program only to
-    close the deployment's lanes before another version follows.
+    """Whether only the process that serves the job runs the deployment. If so, other processes use this
+    program only to close the deployment's lanes before another version follows.
     """
     lacks: str = ""
-    """If ``in_process``: why the code or the settings couldn't be stored; empty if they are stored."""
+    """Why the code or the settings couldn't be stored, if ``in_process`` is true; empty if they are stored."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class StartRequest(Document, frozen=True, kw_only=True):
     program: Program | None = None
     """What containers in other processes need; None if the process that starts the job is the only container."""
     own_program: Program | None = None
-    """If there is no ``program``: what another process would need to close the deployment's lanes."""
+    """What another process would need to close the deployment's lanes, if there is no ``program``."""
     settings: dict[str, Any] = {}
     """The settings that the coordinator needs if there is no ``program``."""
     reset_state: bool = False

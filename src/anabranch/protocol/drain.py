@@ -38,7 +38,7 @@ class DrainProgress(Document, frozen=True, kw_only=True):
 
     notification: DrainNotification
     ends: dict[str, int] = {}
-    """In the mode "latest": the end offsets of the streams when the drain was accepted."""
+    """The end offsets that the streams had when the drain was accepted. Set only in the mode "latest"."""
     until: dict[str, int] | None = None
     """The offsets at which the lanes stop reading; None as long as a lane that reads streams from outside the job
     hasn't reported its positions.
@@ -52,8 +52,8 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
 
     deployment: int
     uuid: str
-    """The id of the running drain: the id of this request or, if an earlier request has started the drain, of that
-    request.
+    """The id of the running drain. This is the id of this request or, if an earlier request has started the drain, the
+    id of the earlier request.
     """
     mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""

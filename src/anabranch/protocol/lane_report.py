@@ -332,8 +332,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """The report with at most :data:`EARLIEST` + 1 watermarks of SSPs, the lowest ones and the highest, because a
-        lane may have thousands of SSPs.
+        """A shorter form of the report, because a lane may have thousands of SSPs. It has at most :data:`EARLIEST` + 1
+        watermarks of SSPs: the lowest ones and the highest.
         """
         times = self.event_time.times
         if len(times) <= EARLIEST + 1:

@@ -148,8 +148,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     catch_up: float | None = None
     """The seconds until the backlog is worked off; None if the backlog grows, or if the time isn't known."""
     then: float | None = None
-    """What ``catch_up`` would be if the job changed to the factor that is proposed for it; this includes the pause of
-    the change. The same as ``catch_up`` if no other factor is proposed.
+    """What ``catch_up`` would be if the job changed to the factor that is proposed for it, including the pause of the
+    change. If no other factor is proposed, the same as ``catch_up``.
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
@@ -168,7 +168,7 @@ class FactorForecast(Document, frozen=True, kw_only=True):
     """
     utilisation: float
     """The share of its time that the busiest lane would spend on arriving records; above 1 if the lane couldn't keep up
-    with them. Unless more records wait than usual, only the time of functions counts.
+    with them. If no more records wait than usual, only the time of functions counts.
     """
     catch_up: float | None
     """The seconds until all backlogs would be worked off, including the pause for the factor change; None if a backlog

@@ -96,7 +96,7 @@ def continuing(
     A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
 
     - Operators of the planned stage keep state, and all of this state is from the drained stage.
-    - Both stages have the same grouper and the same inputs, of which the same are broadcast.
+    - Both stages have the same grouper, the same inputs and the same broadcast inputs.
 
     Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
     state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the
@@ -135,8 +135,8 @@ def continuing(
 def _as_drained(
     stage: StageModel, planned: Sequence[Lane], former: JobModel, kept: Mapping[str, Sequence[Lane]]
 ) -> tuple[StageModel, StageModel | None]:
-    """A planned stage with the tasks that it gets from a drained stage, and this drained stage; or the planned stage
-    unchanged, and None.
+    """A planned stage with the tasks that it gets from a drained stage, and this drained stage. If no drained stage
+    fits, the planned stage unchanged, and None.
     """
     groups = {lane.group for lane in planned if lane.stage == stage.stage}
     names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
@@ -200,7 +200,7 @@ def _kept(planned: Sequence[Lane], graph: Graph, lanes: Mapping[str, Lane]) -> d
 
 
 def again(lanes: Mapping[str, Lane], new_id: Callable[[], str]) -> tuple[Lane, ...]:
-    """Planned lanes, with new ids, that do the same as the last lanes of the previous deployment."""
+    """Planned lanes, with new ids, that do the same work as the last lanes of the previous deployment."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     heads = _last(lanes.values(), last)
     ids = {lane.id: f"{lane.stage}-{new_id()}" for lane in heads}

@@ -55,10 +55,10 @@ def deployed(
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, none of these former lanes may have read a partition. If one of the lanes has read another
-    partition of the same stream, the partition was added to the stream, and is read from its beginning. If none of the
-    lanes has read the stream, the partition is read from the start offset that its ``read`` declares or, in an
-    intermediate stream, from its beginning.
+    In the last two cases, a partition that none of these former lanes has read is treated as follows. If one of the
+    lanes has read another partition of the same stream, the partition was added to the stream, and is read from its
+    beginning. If none of the lanes has read the stream, the partition is read from the start offset that its ``read``
+    declares or, in an intermediate stream, from its beginning.
 
     Args:
         after: the next version. It may have been planned when the streams had fewer partitions, or when fewer streams
@@ -142,8 +142,8 @@ def lanes_of_groups(
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
     """The lanes of a deployment, open or closed, whose work isn't continued completely by lanes of the last deployment.
 
-    Work is continued if each successor, up to the lanes of the last deployment, reads the same partitions and, for a
-    broadcast, reads it in the same tasks.
+    A part of a lane's work is a partition or, for a broadcast partition, the partition in one task. This part is
+    continued if a chain of successors that all do this part leads to a lane of the last deployment.
     """
     known = {lane.id: lane for lane in lanes}
     last = max((lane.deployment for lane in known.values()), default=0)

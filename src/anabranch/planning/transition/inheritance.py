@@ -15,8 +15,8 @@ __all__ = ["inherited", "starting_over"]
 def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) -> Progress:
     """The event time with which a lane begins.
 
-    After a drain, or a rewind that clears state, event time starts over: nothing counts that lanes from before the
-    drain or rewind have left or reported.
+    After a drain, or a rewind that clears state, event time starts over: nothing that lanes from before the drain or
+    rewind have left or reported counts any more.
 
     Some predecessors may never have begun since then (or, in a new job, at all), while others have begun. In this case,
     the event time of those that have begun counts only in partitions in which none of the other predecessors had keys,

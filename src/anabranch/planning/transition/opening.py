@@ -119,11 +119,8 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
     """The lane ``lane``, with the fields that it takes over from those of its predecessors (``before``) that have no
-    folder:
-
-    - their ``drained``
-    - their ``rewind``, unless the lane has one
-    - ``afresh``, if the lane is stateful, and its only predecessor is ``afresh``
+    folder. The lane takes over their ``drained`` and, unless it has its own, their ``rewind``. If the lane is stateful
+    and has only one predecessor, it also takes over ``afresh``.
     """
     void = [each for each in before if not each.folder_epoch]
     alone = len(void) == len(before) == 1
@@ -137,15 +134,15 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _combined_drains(several: Sequence[AfterDrain]) -> AfterDrain | None:
-    """The ``drained`` of a lane that replaces all of these first lanes after a drain. (If there are several, they have
-    no state.)"""
+    """Combine the ``drained`` of several first lanes after a drain, for a lane that replaces these lanes. (If there are
+    several, they have no state.)"""
     if len(several) < 2:
         return next(iter(several), None)
     return AfterDrain(writers=tuple(dict.fromkeys(name for each in several for name in each.writers)))
 
 
 def _combined_rewinds(several: Sequence[Rewind]) -> Rewind | None:
-    """The ``rewind`` of a lane that replaces several lanes that rewinds have made. For each SSP, the lowest offset
+    """Combine the ``rewind`` of several lanes, for a lane that replaces these lanes. For each SSP, the lowest offset
     counts."""
     if len(several) < 2:
         return next(iter(several), None)

@@ -45,7 +45,7 @@ def rewound(
             state, and "clear" lets the operators begin without state. None if no such operator has state.
 
     Raises:
-        UsageError: there is state, but ``state`` is None; or the state can't be cleared because it also depends on
+        UsageError: ``state`` is None although there is state, or the state can't be cleared because it also depends on
             partitions that aren't rewound.
     """
     present = follow.heads(lanes.values())
@@ -126,8 +126,8 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 def lacks_ends(lane: Lane, lanes: Iterable[Lane]) -> bool:
     """Whether a lane that has ended must run once more before it can be closed. This is so if one of ``lanes`` begins
     where the lane's intermediate streams ended, but the lane hasn't reported these end offsets. (A lane
-    normally reports them when it closes. They are missing if the container ended, or lost the lane, before it knew that
-    the lane had to close.)
+    normally reports these offsets when it closes. They are missing if the container ended, or lost the lane, before the
+    container knew that the lane had to close.)
     """
     return not lane.wrote and any(
         each.rewind is not None

@@ -26,7 +26,7 @@ class Share:
 
     Attributes:
         factor: the factor of the lane's SSPs and buckets. It can be above the job's factor.
-        virtual: the buckets of the lane's tasks that the lane owns, by the task's number at factor 1.
+        virtual: for each of the lane's tasks, by the task's number at factor 1, the buckets that the lane owns.
         of: the lane's predecessors.
     """
 

@@ -59,11 +59,8 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """Reads the constant pool, and returns these values:
-
-    - the texts, by entry number
-    - the entry number of each class's name, by the class's entry number
-    - the position at which the pool ends
+    """Reads the constant pool. Returns three values: the texts by entry number, the entry number of each class's name
+    by the class's entry number, and the position at which the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

@@ -41,11 +41,9 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
     """The result of the ``join`` operator: the pairs of rows that have the same task and stage key, and whose event
     times differ by at most ``within``. A left join also keeps the rows of the left side that have no partner.
 
-    The result has these columns, and no hidden column:
-
-    - the columns of the left side
-    - the columns of the right side, without the stage key, and with the ``prefix`` added to their names
-    - :data:`TASK`
+    The result has the columns of the left side, and the columns of the right side except for the stage key. The
+    ``prefix`` is added to the names of the right side's columns. The result also has the column :data:`TASK`, but no
+    hidden column.
 
     Args:
         keys: the columns of the stage key, which both sides have.

@@ -46,7 +46,7 @@ def last_end(window: Window, time: Column) -> Column:
 def let_know(context: SparkContext, watermark: int) -> None:
     """Set the watermark (in Unix ms) up to which windows are closed, for the Spark tasks that this thread will start.
 
-    By Spark's rule, this must be the watermark of the previous batch.
+    By Spark's rule, ``watermark`` must be the watermark of the previous batch.
     """
     context.setLocalProperty(_BEFORE, str(watermark))
 

@@ -95,8 +95,8 @@ def of_state(lane: Lane) -> Column | None:
 
 
 def of_keys(lane: Lane, task: Column, key: Column) -> Column:
-    """A condition that is true for the lane's own state. ``task`` has the number of the task at factor 1, ``key`` the
-    bytes of the key.
+    """A condition that is true for the lane's own state. ``task`` has the number of the task at factor 1, and ``key``
+    has the bytes of the key.
     """
     return of_tasks(owned(lane), lane.factor, task, F.xxhash64(key))
 
