@@ -1,5 +1,5 @@
 """Temporary files of this process and its JVM, in one folder. When a process creates such a folder, it also removes the
-folders of processes of the same user that were killed.
+folders that killed processes of the same user have left behind.
 
 A process locks its folder. When the process and its forks have ended, in whatever way, the operating system releases
 the lock, so an unlocked folder belongs to no running process. The lock is on the folder itself, rather than on a

@@ -65,8 +65,8 @@ that then work at the same time.
 
 _BEFORE = -1
 PAUSE = 2.0
-"""Seconds to wait after a process was killed. The kernel kills processes if memory runs out. The message may not be the
-cause, and enough memory may soon be free again.
+"""Seconds to wait after a process was killed. If the kernel killed the process because memory ran out, the message may
+not be the cause, and enough memory may soon be free again.
 """
 
 BEGINS_WITHIN = 120.0

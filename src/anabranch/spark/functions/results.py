@@ -32,8 +32,8 @@ class Results:
         self._changing = [field.name for field in schema if copies.can_change(field.type)]
 
     def owned(self, row: Any) -> Any:
-        """A copy of a row that a function has returned, because user code may change the row later. A row that can't be
-        copied is converted at once; ResultError is raised if it isn't valid.
+        """A copy of a row that a function has returned. (User code may change the row itself later.) If a row can't be
+        copied, it is converted at once, and ResultError is raised if the row isn't valid.
         """
         try:
             if type(row) is dict:

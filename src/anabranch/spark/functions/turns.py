@@ -73,8 +73,8 @@ class Turns(Protocol):
         messages: the messages of one key, in order.
         key: the columns of the timer's key.
         at: the time for which the timer was registered, in Unix ms.
-        begin: called with the index of each message before the processor gets the message; for a timer, with 0. After
-            the last call to the processor, called with the number of messages; for a timer, with 1.
+        begin: called with the index of each message before the processor gets the message, and with the number of
+            messages after the last call to the processor. For a timer, called with 0 before the call, and 1 after it.
         fails: whether a rejection fails the lane. If so, the turn ends at the first call that raises an exception or
             returns wrong rows.
     """

@@ -123,7 +123,7 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     Python.
 
     Returns None, and takes over nothing, if the client's environment variables that match :data:`_AT_START` differ from
-    this process's, because it is too late for a change to take effect in this process.
+    this process's. It is too late for a change of these variables to take effect in this process.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

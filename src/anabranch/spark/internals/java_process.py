@@ -19,7 +19,7 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """A part of the surface: PySpark's gateway has, as an attribute, the process that ``launch_gateway`` has started.
+    """A part of the surface: an attribute of PySpark's gateway with the process that ``launch_gateway`` has started.
     (With spark-submit, PySpark doesn't start a Java process, and nothing is missing.)
     """
 

@@ -42,8 +42,8 @@ TRIED_WITHIN = 300.0
 
 
 _files: dict[str, ClassFile | None] = {}
-"""Class files, by the name of the class. Several surfaces need the same class files, and Spark's class path doesn't
-change.
+"""A cache of class files, by the name of the class. Several surfaces need the same class files, and Spark's class path
+doesn't change.
 """
 
 
@@ -81,7 +81,7 @@ class JavaMembers:
 
 @dataclass(frozen=True)
 class PythonName:
-    """A module of PySpark, and a name in the module or in one of the module's classes."""
+    """A module of PySpark, and a name that the module or one of the module's classes must have."""
 
     module: str
     name: str = ""

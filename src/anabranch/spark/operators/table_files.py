@@ -225,7 +225,7 @@ def _cast(node: Node, table: DataFrame, name: str, field: StructField) -> Column
 
 
 def _check_headers(node: Node, table: DataFrame) -> None:
-    """Raises GraphError if the table's files have different headers. Spark reads all files by the header of one."""
+    """Raises GraphError if the table's files have different headers. Spark would read all files by one header."""
     if len(table.inputFiles()) < 2:
         return
     lines = table.sparkSession.read.text(node.args["path"]).where("trim(value) <> ''")

@@ -1,8 +1,8 @@
 """Determines whether a batch can still be broken off. Each step by which the driver makes a part of the batch visible
 to others must pass a gate. Once the gate is shut, the driver can't take such steps.
 
-If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Whether they have done
-so can be learned only from the output.
+If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Only the output can
+show whether the workers have already done this.
 """
 
 from __future__ import annotations

@@ -16,10 +16,12 @@ from anabranch.spark.query import clock
 __all__ = ["CompletedBatch", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
-"""Spark's name for RocksDB's metric of the size of all files of a state."""
+"""Spark's name for a RocksDB metric: the total size of the files of a state."""
 _REPLAY_MS = "rocksdbReplayChangeLogLatencyMs"
 _SNAPSHOT = "SnapshotLastUploaded."
-"""The beginning of Spark's name for the version of the last snapshot of a state partition."""
+"""How the names of Spark's metrics for snapshots begin. Each metric has the version of a state partition's last
+snapshot.
+"""
 
 
 @dataclass(frozen=True)

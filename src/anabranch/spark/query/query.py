@@ -150,7 +150,7 @@ class LaneQuery:
         return self._start(once, self.publish, clock.reached(last, self.clock if self.plan.by_intake else None))
 
     def take(self, last: Batch | None) -> None:
-        """Take over the lane's outputs, which can take long. For ``last``, see :meth:`start`."""
+        """Take over the lane's outputs. This can take a long time. For ``last``, see :meth:`start`."""
         self.outputs.take(new=last is None or last.number < self.lane.first_batch)
 
     def begin_ahead(self, each: Callable[[DataFrame, int], None]) -> StreamingQuery:

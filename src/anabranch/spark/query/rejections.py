@@ -55,8 +55,8 @@ class Rejections:
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return what was written for all its dead letters. Calls
-        ``dropped`` and ``late``.
+        """Write the remaining dead letters of a batch, and return what was written for all of the batch's dead letters.
+        Calls ``dropped`` and ``late``.
         """
         self.put()
         heard = dead_letters.heard(self.aside)
