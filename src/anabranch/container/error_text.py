@@ -34,8 +34,8 @@ _OF_OPERATOR = re.compile(
     r"^== (?:SQL|DataFrame)\b",
     re.MULTILINE,
 )
-"""Matches the texts of failures of functions and expressions, but not of failures to read the table of a
-``join_table``."""
+"""Matches the error texts of failed functions and expressions. Doesn't match if the table of a ``join_table`` couldn't
+be read."""
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
 _MOST_REASONS = 2
@@ -53,7 +53,8 @@ class Remedy(enum.Enum):
     """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless it
     has already waited too long."""
     PROCESS = "a new process"
-    """The cause is unknown, or it is the Java process, so further attempts in the same process may fail, too."""
+    """The cause is unknown, or lies in the Java process. Further attempts in the same process may therefore fail, too.
+    """
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ _INFRASTRUCTURE = re.compile(
 """Error conditions with which Spark says where something failed, but not why. The deeper cause is shown instead."""
 
 _OF_SYSTEMS = _Kind(lambda _: False, "")
-"""A placeholder for the kinds of failure that systems add for errors of their clients."""
+"""A placeholder in ``_KINDS``. :func:`_kinds` replaces it with the failures that the clients of systems report."""
 
 _KINDS = (
     _Kind(
@@ -214,9 +215,9 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code (a function or an expression) has failed. The text of such a failure says little about
-    the lane's surroundings: it may quote any value of a record. Or it may be about a service that the code calls, and
-    it isn't known whether that service will recover."""
+    """Whether the job's own code (a function or an expression) has failed. The error text of such a failure says little
+    about the lane's surroundings. The text may quote any value of a record, or describe a problem with a service that
+    the code calls. Whether such a service will recover isn't known."""
     if _OF_OPERATOR.search(text) is not None:
         return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None

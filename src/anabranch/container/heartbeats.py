@@ -25,15 +25,17 @@ from anabranch.throttle import LastTold
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest poll, as a share of the period. If polls didn't vary, containers that were once delayed together would
-keep sending heartbeats at the same time.
+"""The shortest time that a poll waits, as a share of the period. The time is random, because otherwise, containers that
+were once delayed together would always send their heartbeats at the same time.
 """
 
 _LIVE = 1.0
-"""The longest time in seconds between two heartbeats while batches are running, so that their progress is reported."""
+"""While batches are running, the longest time between two heartbeats, in seconds. The heartbeats report the batches'
+progress."""
 _AWAY_EVERY = 1.0
 _PAUSE = 0.25
-"""The longest pause after a missed heartbeat, as a share of the lease, so that one missed heartbeat costs no seat."""
+"""The longest pause after a failed heartbeat, as a share of the lease. The pause is much shorter than the lease, so
+that a container doesn't lose its seat because of one failed heartbeat."""
 _SHAPE = attrgetter("lane", "phase", "attempt.folder_epoch", "drain.halted")
 
 log = logs.get_logger()

@@ -143,8 +143,8 @@ class Inputs:
                 self._check_id(name, stream, self._noted.get(stream), found)
 
     def _check_ids(self, known: Mapping[str, str], ids: Mapping[str, str]) -> None:
-        """Raise StateError if a stream's current id differs from the id that a lane has noted, because the stream was
-        then deleted and created again."""
+        """Raise StateError if a stream's current id differs from the id that is noted in the lane's folder. A different
+        id means that the stream was deleted and created again."""
         for name, stream in self.streams:
             self._check_id(name, stream, known.get(stream), ids[stream])
 

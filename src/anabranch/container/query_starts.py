@@ -1,7 +1,8 @@
 """Limits how many queries start at the same time, because a query starts a Python process for each of its sources.
 
-Spark gives such a process ten seconds to connect; this limit can't be configured. On a cluster, each process imports
-its modules itself. With few cores, many imports at the same time take longer than ten seconds.
+Spark gives such a process ten seconds to connect, and this limit can't be configured. On a cluster, each process must
+first import its modules. If many processes do so at the same time on few cores, the imports take longer than ten
+seconds, and the queries fail.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 __all__ = ["Query", "Starts", "shared"]
 
 _PATIENCE = 12.0
-"""In seconds. After this time, a source has either connected or failed."""
+"""How many seconds to wait for a query's sources. After this time, each source has either connected or failed."""
 _LOOK_EVERY = 0.02
 _BEFORE = frozenset({"Initializing StreamExecution", "Initializing sources"})
 """Spark's status messages for a query whose sources haven't started yet."""
@@ -44,9 +45,9 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """Wait until another query can be started. Within the block, this query counts as starting. Yields a function
-        that must be called with the started query: the function waits, for a limited time, until the query's sources
-        have started or the query has ended.
+        """A context for the start of one query. Entering the context waits until another query can be started; leaving
+        it lets the next query start. Inside ``with``, start the query, and pass it to the function that the context
+        provides. The function waits, for a limited time, until the query's sources have started or the query has ended.
         """
         with self._places:
             yield self._wait

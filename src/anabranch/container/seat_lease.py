@@ -67,13 +67,14 @@ class SeatLease:
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator can't be reached, once the lease has ended for that reason; otherwise empty."""
+        """Why the coordinator couldn't be reached, if the lease has ended for this reason; otherwise empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue, and once it has given up its seat.
-        Once there is a reason, everything must end, even if the coordinator can be reached again."""
+        """Why everything must end now; empty as long as the container can continue. After the container has given up
+        its seat, the end of the lease is no reason. Once there is a reason, everything must end, even if the
+        coordinator can be reached again."""
         keep = self.me.lease * _STOPPING
         expires = self._stops_because and not self._has_left
         if not self._refused and expires and self.lease_left <= keep:

@@ -44,7 +44,7 @@ _BROKERS = (
     "REPLICA_NOT_AVAILABLE|FENCED_LEADER_EPOCH|UNKNOWN_LEADER_EPOCH|OFFSET_NOT_AVAILABLE|NETWORK_EXCEPTION|"
     "KAFKA_STORAGE_ERROR|CONCURRENT_TRANSACTIONS|THROTTLING_QUOTA_EXCEEDED|REBALANCE_IN_PROGRESS"
 )
-"""The names of librdkafka's errors (or the beginnings of these names) that mean that brokers don't answer, or can't
+"""Names of librdkafka's errors, or the beginnings of such names. These errors mean that brokers don't answer, or can't
 serve a request yet."""
 _KINDS = (
     DISK,

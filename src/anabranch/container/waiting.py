@@ -24,8 +24,8 @@ class Wait:
 
 
 def begun_or_continued(wait: Wait | None, awaited: str, now: float) -> Wait:
-    """The wait after a failure: a new one if ``wait`` is None. Otherwise ``wait`` continues, with one more failure,
-    even if the lane now waits for something else."""
+    """The wait after a failure. If ``wait`` is None, a new wait begins. Otherwise, ``wait`` continues with one more
+    failure, even if the lane now waits for something else."""
     return Wait(awaited, now) if wait is None else Wait(awaited, wait.since, wait.attempts + 1)
 
 

@@ -58,7 +58,7 @@ MOST_WAIT = 30.0
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5
-"""The maximum number of processes in a job's status that have lost or returned their seats."""
+"""The maximum number of former processes in a job's status: processes that have lost or returned their seats."""
 
 
 class Coordinator(Operations):
@@ -74,8 +74,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
             fenced (see :meth:`fences`) and given to other processes. If None, a silent process keeps its seat until
             another process takes it.
-        first: returns the first revision of offers when this coordinator begins to serve a job. The number should be
-            unlikely to be near another coordinator's revisions.
+        first: returns the first revision of offers when this coordinator begins to serve a job. The numbers that
+            different coordinators return should be far apart; the default is random.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -358,7 +358,8 @@ class Coordinator(Operations):
     # Requests from a launcher
 
     def demands(self, jobs: Collection[str]) -> list[Demand]:
-        """What each served job needs from a launcher, and that each ended job among ``jobs`` needs nothing."""
+        """What each served job needs from a launcher. Jobs in ``jobs`` that have ended are also included, with a demand
+        for no containers."""
         with self.registry.locked_all() as served:
             found = [seats.demand(each, self.registry.clock(), self.registry.lease) for each in served.values()]
             return found + [Demand(job=job, wanted=0, over=True) for job in jobs if self._has_ended(job)]

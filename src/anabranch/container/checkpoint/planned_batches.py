@@ -1,5 +1,5 @@
-"""Keeps the plans of a running query's most recent batches in memory, because on an object store, reading a file takes
-two calls, and finding out whether it exists takes another.
+"""Keeps the plans of a running query's most recent batches in memory. On an object store, reading a plan's file takes
+two calls, and finding out whether the file exists takes another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ needed."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that returns the plan of the batch with a given number. Each query needs a new function, because the
-    function assumes that plans don't change."""
+    """A function that returns the plan of the batch with a given number. Call ``planned_batches`` again for each new
+    query: the function keeps the plans that it has read, and a batch can be planned again before another query starts.
+    """
     known: dict[int, tuple[Batch, Entry]] = {}
 
     def planned(number: int) -> Batch:

@@ -1,5 +1,5 @@
-"""Checks the folders of a job's lanes, and the job's inputs and outputs. Changes nothing. Needs no Spark if the folders
-are on a local disk.
+"""Checks the folders of a job's lanes, and the job's inputs and outputs, without changing anything. If the folders are
+on a local disk, these checks don't need Spark.
 """
 
 from __future__ import annotations

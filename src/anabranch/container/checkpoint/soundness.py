@@ -119,8 +119,8 @@ class Checkpoint:
         return next((fault for name in schemas if (fault := self._bytes(name, "what the state's rows are"))), None)
 
     def useless_snapshots(self) -> list[tuple[str, Fault]]:
-        """The snapshots that Spark would read although they are unusable, each with its problem. Call this only if the
-        state can be reconstructed from older files: once these snapshots are removed, Spark does so."""
+        """The unusable snapshots that Spark would try to read, each with its problem. Once they are removed, Spark
+        reconstructs the state from older files. Call this only if these older files are intact."""
         found = []
         for files in self._stores.values() if self.partitions else ():
             for number in range(self.version, -1, -1):
@@ -140,8 +140,8 @@ class Checkpoint:
         return stores
 
     def _store(self, place: tuple[str, str, str], version: int) -> Fault | None:
-        """The problem with one part of the state after the first ``version`` batches: why this part can't be
-        reconstructed from the last usable snapshot (if there is one) and the changes since then. None if it can."""
+        """Why one part of the state after the first ``version`` batches can't be reconstructed; None if it can. Spark
+        reconstructs the part from the last usable snapshot, if there is one, and from the changes since then."""
         files = self._stores[place]
         unusable: Fault | None = None
         for number in range(version, -1, -1):
@@ -161,7 +161,8 @@ class Checkpoint:
         return None
 
     def _snapshots(self, names: Iterable[str]) -> dict[str, Fault | None]:
-        """The snapshots among these files, each with its problem, if it has one."""
+        """The snapshots among these files, by name. The value is the snapshot's problem, or None if the snapshot is
+        usable."""
         snapshots = [name for name in names if name.rpartition(".")[2] in _SNAPSHOTS]
         self._known_snapshots.update({name: self._snapshot(name) for name in {*snapshots} - {*self._known_snapshots}})
         return {name: self._known_snapshots[name] for name in snapshots}
@@ -222,15 +223,16 @@ class Checkpoint:
 def least(lane: Lane) -> int:
     """The latest batch that, according to the store, must be in a lane's folder; -1 if there is none.
 
-    If the lane has taken over a folder, this is the last batch of the former lane. Otherwise, it is batch 0 if the lane
-    has ever ended with a batch: later batches may have been discarded since then, because of damaged files.
+    If the lane has taken over a folder, this batch is the former lane's last one. If the lane has its own folder and
+    has ever ended after committing a batch, the result is batch 0. Nothing is certain about later batches, because they
+    may have been discarded since then, due to damaged files.
     """
     return max(lane.first_batch - 1, min(lane.last_batch, 0))
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use. Of several such files with state, only one is
-    returned."""
+    """The files that a restart from this folder needs but can't use. If several of these files contain state, only one
+    of them is returned."""
     planned, committed = checkpoint.planned, checkpoint.committed
     last = max(planned, committed)
     if last < checkpoint.least:
@@ -253,11 +255,11 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     - The plan and the commit of the previous batch are intact, and so is the state before the batch. The lane then runs
       the batch again.
 
-    The result is never a batch before ``published``, because the lane would repeat output. (The batch ``published``
-    itself can be run again, because the outputs know which part of it they contain.)
+    The result is never a batch before ``published``, because the lane would then repeat output. Only the batch
+    ``published`` itself can be run again: the outputs know which part of this batch they contain.
 
-    If neither condition is met, the lane can still start from its beginning, provided that it has planned only batch 0,
-    that it has never ended with a batch, and that nothing is published.
+    If no batch meets these conditions, the lane can still start from its beginning, but only if batch 0 is its first
+    and only batch, ``checkpoint.least`` is -1, and nothing is published.
 
     Args:
         first: the lane's first batch. The batch before it belonged to another lane: the lane can continue after it, but

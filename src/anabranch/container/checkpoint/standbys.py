@@ -28,8 +28,8 @@ _Key = tuple[str, int, int]
 class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    If a standby can't be refreshed or removed, the problem is reported, and another attempt follows later. If a standby
-    is missing or out of date, taking over its lane only takes longer.
+    If a standby can't be refreshed or removed, the problem is reported, and another attempt follows later. A standby
+    that is missing or out of date has only one effect: it takes longer to take over the standby's lane.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.
@@ -103,8 +103,8 @@ class Standbys:
                 self._tell(copy, error=error_text.failure(error).what[:300])
 
     def _say(self, copy: StandbyOrder, why: str) -> None:
-        """Log why a standby can't be kept up to date. The log is throttled, because each error of S3 has a different
-        id, so a repeated error looks new."""
+        """Log why a standby can't be kept up to date. The log is throttled because each error message of S3 contains a
+        different id, so that a repeated error looks new."""
 
         def say(text: str) -> None:
             log.warning("a standby can't be kept up to date", lane=copy.lane, error=text)

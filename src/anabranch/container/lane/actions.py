@@ -14,8 +14,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, check the inputs and outputs, and wait until the coordinator knows the folder, or the lane has
-    to leave. Returns AcknowledgementAwaited."""
+    """Report the folder, and check the inputs and outputs. Then wait until the coordinator knows the folder or the lane
+    has to leave. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. If not ``has_begun``, because the lane had to leave
-    before the coordinator knew its folder, the report says that work is pending.
+    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` is False if the lane had to leave before
+    the coordinator knew the lane's folder. In that case, the report says that work is pending.
     """
 
     has_begun: bool = True

@@ -28,8 +28,8 @@ POLL = 0.1
 Offsets = dict[SSP, int]
 
 Build = Callable[[Folder, str, Offsets, Callable[[int], None]], LaneQuery]
-"""Makes a query, from the lane's folder, the file with its event time, its start offsets, and a function that counts
-dropped records."""
+"""Makes a query of the lane. The arguments are the lane's folder, the file with the lane's event time, the lane's start
+offsets, and a function that counts dropped records."""
 
 
 @dataclass
@@ -100,8 +100,9 @@ class Attempt:
         return self.reporter.shown(self.query, self.life.state)
 
     def take_folder(self, folder: Folder) -> None:
-        """Use a folder, and store the start offsets in it. Start offsets that an earlier attempt has stored there
-        replace the current ones, except where the lane prescribes an offset (``begins``)."""
+        """Use a folder, and store the start offsets in it. If an earlier attempt has stored other start offsets in the
+        folder, these replace the current ones. The offsets that the lane's definition prescribes (``begins``) always
+        apply."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}

@@ -190,8 +190,8 @@ class Boundary:
             attempt.handover.ends_at(attempt.positions())
 
     def _tell_end(self) -> None:
-        """If the lane closes, and doesn't leave at once, announce that it will end at the end offsets of its last
-        planned batch, which isn't broken off."""
+        """Announce that the lane will end at the end offsets of its last planned batch. Does nothing if the lane
+        doesn't close, or leaves at once. Call this only if the batch can no longer be broken off."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

@@ -32,16 +32,18 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""The seconds for which a batch whose remaining time is unknown may continue before it is broken off: ``_PATIENCE`` if
-the usual duration of batches is unknown, and ``_OVERDUE`` if it is known, but exceeded. (An overdue batch usually ends
-soon: it is late because the machine is busy, above all while the successors' queries start.)
+"""How many seconds a batch may continue before it is broken off if its remaining time is unknown. ``_PATIENCE`` applies
+if the usual duration of batches is unknown. ``_OVERDUE`` applies if the batch has exceeded the usual duration. It is
+longer because an overdue batch usually ends soon: the machine is only busy, above all while the successors' queries
+start.
 """
 BRIEF = 1.0
-"""In seconds. A shorter batch hardly delays a change, and the successors' queries can start while it runs."""
+"""Batches that take fewer seconds than this count as brief. A brief batch hardly delays a change, and the successors'
+queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
-"""For each folder, the event of the newest query that this process has run in it. The event is set while the query is
-writing a batch."""
+"""For each folder, a ``threading.Event`` of the newest query that this process has run in the folder. The event is set
+while the query is writing a batch."""
 
 log = logs.get_logger()
 
@@ -105,8 +107,9 @@ def estimated(
 
 
 def is_brief(usual: float, left: float | None) -> bool:
-    """Whether a closing lane should run one more batch after the running one, because batches are short: the running
-    batch may end before the successors' queries have started, so these are started during the next batch.
+    """Whether a closing lane should run one more batch after the running one, because its batches are short. The
+    running batch may end before the successors' queries have started. The additional batch gives these queries time to
+    start.
 
     True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least
     ``BRIEF`` more seconds.

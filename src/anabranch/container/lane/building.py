@@ -91,8 +91,8 @@ class QueryBuilder:
 
     def starting(self, lane: Lane, begins: Offsets) -> Offsets:
         """A lane's start offsets, by whole SSP. An SSP that isn't in ``begins`` is read from its beginning if it
-        belongs to an intermediate stream, or if no lane has read its partition before (``lane.fresh``); otherwise from
-        where the ``start`` argument of its ``read`` says.
+        belongs to an intermediate stream, or if no lane has read its partition before (``lane.fresh``). For any other
+        SSP, the ``start`` argument of ``read`` applies.
 
         Some systems, such as the embedded log, keep track of the readers of their streams. If the lane hasn't run yet,
         its streams in these systems are first made to keep all their current records until the lane has read them. This

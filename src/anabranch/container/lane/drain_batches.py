@@ -155,8 +155,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do: whether a batch was planned before, and either the lane has state or
-        the readers of its intermediate streams need the watermark."""
+        """Whether a last batch has anything to do. This is the case if a batch was planned before, and if the lane has
+        state or the readers of its intermediate streams need the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:

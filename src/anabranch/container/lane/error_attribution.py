@@ -1,6 +1,7 @@
 """Attributes a lane's failure to its cause: the lane's inputs or folder, an operator, or something else.
 
-Some of Spark's errors point to a piece of SQL or to a line of code, and so to an operator.
+Some of Spark's errors point to a piece of SQL or to a line of code. This makes it possible to find the operator that
+failed.
 """
 
 from __future__ import annotations

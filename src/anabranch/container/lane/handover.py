@@ -240,8 +240,8 @@ class _Prestart(threading.Thread):
         return self._result
 
     def abandoned(self) -> threading.Thread:
-        """A new thread that abandons the query once it is started, which can take as long as the query's storage and
-        brokers need to answer."""
+        """Start a thread that waits until the query has started, and then abandons the query. Returns the thread. The
+        start of the query can take as long as its storage and brokers need to answer."""
         thread = threading.Thread(target=self._abandon, name=f"abandons {self._lane.id}", daemon=True)
         thread.start()
         return thread

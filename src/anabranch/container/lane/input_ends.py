@@ -17,8 +17,7 @@ _EVERY = 0.5
 
 
 class InputEnds:
-    """Looks up end offsets, and keeps the last known ones, because some systems are slow to answer, or can't be reached
-    for a while.
+    """Looks up end offsets, and keeps the last known ones for use while a system is slow to answer or can't be reached.
 
     Args:
         lane: the lane's id, for the log.
@@ -45,9 +44,9 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The end offsets by SSP in text form. They are at most half a second old; with ``fresh``, they are looked up
-        now. An end offset beyond ``until`` is replaced by the offset in ``until``. If the lookup fails, the result is
-        the last known end offsets; {} if none are known yet.
+        """The end offsets, by SSP in text form. They are at most half a second old. If ``fresh`` is True, they are
+        always looked up again. An end offset beyond ``until`` is replaced by the offset in ``until``. If the lookup
+        fails, the result is the last known end offsets; {} if none are known yet.
         """
         if fresh or self._clock() >= self._at + _EVERY:
             try:

@@ -24,7 +24,7 @@ __all__ = ["Live", "oldest"]
 log = logs.get_logger()
 
 _AT_LEAST = 0.5
-"""In seconds. The progress of a batch that ends sooner isn't computed."""
+"""The progress of a batch is computed only after the batch has been running for this many seconds."""
 _EVERY = 0.2
 _RATE_AFTER = 1.0
 
@@ -107,8 +107,8 @@ class Live:
         return found
 
     def _left_off(self, report: LaneReport) -> dict[str, float]:
-        """How many seconds of the last batch's final duration were spent in each phase; {} if the batch's progress
-        wasn't computed."""
+        """How many seconds the last batch spent in each phase; {} if the batch's progress wasn't computed. The seconds
+        of all phases add up to the batch's duration."""
         progress: BatchProgress | None = self._found.get("batch_progress")
         if progress is None or progress.number != report.progress.batch or not progress.spent:
             return {}

@@ -87,8 +87,8 @@ class Monitor:
         self.time_noted = True
 
     def note_batch_size(self, *, ends: bool = False) -> None:
-        """Store the current limit for the number of records in a batch, if the limit is known, for later processes and
-        lanes. ``ends`` says whether the lane is ending."""
+        """Store the current limit for the number of records in a batch, so that later processes and lanes can start
+        with this limit. Does nothing if the limit isn't known. ``ends`` says whether the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._batch_size_store.note(query.pacer.limit, ends=ends)

@@ -79,9 +79,9 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. A pending batch is corrected first: if the clock was
-        set back before the batch was planned, the batch gets a later processing time; if the batch took too long when
-        it last ran, it is planned again with fewer records, if possible.
+        """Make the query for the current content of the folder. A pending batch is corrected first. If the clock was
+        set back before the batch was planned, the batch gets a later processing time. If the batch took too long when
+        it last ran, the batch is planned again with fewer records, if possible.
         """
         query = self._made()
         self.mend_time(query)

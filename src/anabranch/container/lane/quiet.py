@@ -8,7 +8,7 @@ from anabranch.container.lane.attempt import Attempt
 __all__ = ["wait"]
 
 _WITHIN = 1.0
-"""The seconds within which a thread that was writing a batch ends once the batch is broken off, unless the thread is
+"""Once a batch is broken off, the thread that was writing the batch ends within this many seconds, unless the thread is
 running a user's function.
 """
 

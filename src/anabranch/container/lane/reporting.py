@@ -50,7 +50,7 @@ class Reporter:
             self.wake()
 
     def conclude(self, phase: Literal[LanePhase.ENDED, LanePhase.FAILED], **changes: Any) -> None:
-        """Make the last report, which is shown once the attempt has ended."""
+        """Compose the lane's last report. Other threads see this report from the end of the attempt on."""
         self._last = self.current.changed(phase=phase, **changes)
         if phase is LanePhase.FAILED:
             batches.failed(self._lane, self._last)

@@ -14,9 +14,10 @@ from anabranch.spark.query.history import CompletedBatch
 __all__ = ["StateReplay"]
 
 _EACH = 5e-6
-"""The seconds of work that replaying one change is assumed to take, as long as it hasn't been measured."""
+"""How many seconds replaying one change is assumed to take, as long as the real time hasn't been measured."""
 _MOST = 1000
-"""The number of versions whose work is kept separately. If there are more, the oldest are added up."""
+"""The maximum number of versions of the state for which the replay time is kept separately. If there are more versions,
+the times of the oldest ones are added up."""
 
 
 class StateReplay:
@@ -27,7 +28,8 @@ class StateReplay:
     def __init__(self, tasks: int) -> None:
         self._tasks = max(1, tasks)
         self._work: deque[tuple[int, float]] = deque()
-        """For versions of the state that are newer than the last snapshot: the seconds of work to replay them."""
+        """The versions of the state since the last snapshot. For each version, the seconds that one Spark task would
+        need to replay its changes."""
 
     @property
     def seconds(self) -> float:

@@ -158,8 +158,8 @@ class LaneSupervisor:
         """End the lane, because it is no longer wanted here. It ends at the next batch boundary, or by breaking off a
         long batch.
 
-        If the lane has failed and awaits another attempt, it gets none here. If it waits for its surroundings, it
-        continues at the next start of the job; otherwise, it counts as failed.
+        If the lane has failed and awaits another attempt, no further attempt is made here. A lane that waits for its
+        surroundings continues at the next start of the job. Any other failed lane then counts as failed.
 
         Args:
             at_once: whether to end the lane immediately instead of at a batch boundary.

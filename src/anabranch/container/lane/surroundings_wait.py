@@ -19,9 +19,9 @@ __all__ = ["Patience", "SurroundingsWait"]
 log = logs.get_logger()
 
 _RUNS_WELL = 20.0
-"""In seconds. If a query runs longer than this without failing, the lane no longer counts as waiting. If the lane then
-has nothing to do, the wait is over, even without a new batch; otherwise the wait continues if the query fails before it
-commits its next batch."""
+"""If a query runs for more than this many seconds without failing, the lane no longer counts as waiting. If the lane
+then has nothing to do, the wait is over, even without a new batch. If the lane still has something to do, and the query
+fails before it commits its next batch, the wait continues."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class SurroundingsWait:
         """The last batch that was known to be committed when the lane last failed."""
         self._runs_since: float | None = None
         self._well_since: float | None = None
-        """Since when the lane has been running well, although the wait isn't over; None if it hasn't."""
+        """The time since which the lane has been running well although the wait isn't over; None if the lane isn't
+        running well."""
 
     @property
     def awaits(self) -> str:

@@ -79,7 +79,7 @@ class _RefusalEvent:
 
     at: float
     others: int = 0
-    """How many refused requests for the job have been recorded in the file alone since then."""
+    """How many refused requests for the job have been recorded since this event only in the file, and not as events."""
 
 
 class AuditTrail(Protocol):

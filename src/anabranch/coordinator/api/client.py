@@ -56,8 +56,8 @@ class Client(Operations):
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
       reason.
 
-    Once a coordinator has accepted a request of this client, a rejected certificate or token raises UnreachableError,
-    because it can be renewed: files with certificates and tokens are read again.
+    Once a coordinator has accepted a request of this client, a rejected certificate or token raises UnreachableError
+    instead. A later attempt can then succeed, because the files with certificates and tokens are read again.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The
@@ -142,9 +142,9 @@ class Client(Operations):
 
         The coordinator that answered last is asked first (at the beginning, the coordinator at the first URL). If a
         coordinator doesn't answer, or says that it doesn't lead, the next one is asked. If no leading coordinator
-        answers, the result is the answer of a coordinator that doesn't lead. If there is no such answer either, the
-        error of a coordinator that refuses this client is raised; if there is none, the error of a coordinator that
-        doesn't lead or, at last, the last error.
+        answers, the result is the answer of a coordinator that doesn't lead. If there is no answer at all, one of the
+        errors is raised. An error of a coordinator that refuses this client comes first, then an error of a coordinator
+        that doesn't lead, then any other error.
         """
         second_best: bytes | None = None
         failed: Exception | None = None
@@ -280,7 +280,8 @@ class _Bearer(httpx.Auth):
 
 
 class _Kept(enum.IntEnum):
-    """Whether an error is kept while other coordinators are asked; one with a higher value replaces it."""
+    """How important an error is while other coordinators are asked. An error with a higher value replaces the error
+    that was kept before."""
 
     NO = 0  # nobody has answered
     STANDS_BY = 1
@@ -288,8 +289,9 @@ class _Kept(enum.IntEnum):
 
 
 class _AwayError(Exception):
-    """No coordinator has answered at a URL, or one that doesn't lead, or that refuses this client, has answered with an
-    error. ``reason`` is the error to raise if no coordinator is left to ask."""
+    """The next coordinator should be asked. Raised if no coordinator has answered at a URL, or if the one that has
+    answered with an error doesn't lead or refuses this client. ``reason`` is the error to raise if no coordinator is
+    left to ask."""
 
     def __init__(self, reason: AnabranchError, kept: _Kept = _Kept.NO) -> None:
         super().__init__(str(reason))

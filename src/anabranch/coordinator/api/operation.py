@@ -28,7 +28,7 @@ R = TypeVar("R")
 Method = Literal["GET", "POST", "PUT"]
 
 STANDS_BY = "X-Anabranch-Stands-By"
-"""A header of the answers of a coordinator that doesn't lead, so that clients can ask another one."""
+"""A response header by which a coordinator says that it doesn't lead, so that clients can ask another coordinator."""
 MAX_BYTES = 16_000_000
 """The maximum size of the body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred
 kilobytes.)"""

@@ -31,7 +31,8 @@ _MARK = re.compile(r'-+(gzip|br|zstd|deflate)"$')
 
 @dataclass(frozen=True)
 class Representation:
-    """The content of a response. ``etag`` identifies the content, apart from the time at which it was made."""
+    """The content of a response. ``etag`` identifies the content. If two contents differ only in the time at which they
+    were made, they have the same ``etag``."""
 
     content: bytes
     media_type: str

@@ -141,7 +141,8 @@ class _Endpoints:
         self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
-        """The endpoint of an operation. If any coordinator may answer, a header says so if this one doesn't lead."""
+        """The endpoint of an operation. If the operation doesn't require a leading coordinator, and this one doesn't
+        lead, the response says so in a header."""
         answered = self._carrying_out(operation)
 
         async def endpoint(request: Request) -> Response:

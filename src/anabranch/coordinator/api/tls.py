@@ -21,7 +21,7 @@ _ABOUT_CERTIFICATES = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "DECRYPT_ER
 
 
 def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a coordinator. It follows its files: each handshake uses their current content.
+    """The TLS context of a coordinator. Each handshake uses the current content of the files.
 
     Args:
         certificate: the file with the certificate that the coordinator presents.
@@ -45,7 +45,7 @@ def of_server(certificate: Path, key: Path | None = None, client_ca: Path | None
 
 
 def of_client(ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """The TLS context of a client. Like a coordinator's, it follows its files.
+    """The TLS context of a client. Each handshake uses the current content of the files.
 
     Args:
         ca: the file with the certificate of the authority that must have signed the coordinator's certificate; None for
@@ -112,7 +112,7 @@ class _Following(ssl.SSLContext):
 
 
 def _stamps(files: Iterable[Path]) -> list[tuple[int, int, int] | None]:
-    """Values that change when the files do; None for a file that can't be examined."""
+    """For each file, a value that changes when the file changes; None if the file can't be examined."""
 
     def stamp(path: Path) -> tuple[int, int, int] | None:
         try:

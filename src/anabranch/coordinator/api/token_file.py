@@ -31,8 +31,8 @@ def of(settings: CoordinatorSettings) -> Path:
 
 
 def sibling(token_file: Path, suffix: str) -> Path:
-    """The path of another private file of the coordinator: the path of the token's file, with ``suffix`` in place of
-    ``.token`` or, if the path doesn't end with that, appended.
+    """The path of another private file of the coordinator. It is the path of the token's file, with ``.token`` at the
+    end replaced by ``suffix``. If the path doesn't end with ``.token``, ``suffix`` is appended.
     """
     return token_file.with_name(token_file.name.removesuffix(".token") + suffix)
 

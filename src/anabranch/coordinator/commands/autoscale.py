@@ -35,9 +35,11 @@ def autoscale(context: Context, job: str) -> None:
     the last second.
 
     If the factor is refused, an event says so, and no factor is tried again in the same generation. If no factor helps
-    enough for some time, an event gives advice, once per generation. If tasks are placed by racks, a factor is tried
-    only after the check of the inputs has looked up the racks of replicas. This function doesn't look them up itself:
-    its thread also renews the coordinator's lead, and systems may take long to answer.
+    enough for some time, an event gives advice, once per generation.
+
+    If tasks are placed by racks, a factor is tried only after the check of the inputs has looked up the racks of
+    replicas. This function can't look up the racks itself, because systems may take long to answer, and its thread also
+    renews the coordinator's lease.
     """
     registry = context.registry
     with registry.locked_all() as jobs:

@@ -31,11 +31,11 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is being started, changed, drained or stopped, or it runs and has a failed lane; it was
-            drained or reset, or stopped while it drained; or it ends on its own when it has caught up, or runs in one
-            process with its coordinator. Also raised if the version can't continue from the current state, if the job
-            isn't in the state that the request expects, or if the job changed during each attempt to plan. The message
-            names the reason.
+        ConflictError: the job can't be replaced by this version now. The message names one of these reasons: The job is
+            being started, changed, drained or stopped. It runs and has a failed lane. It was drained or reset, or was
+            stopped while it drained. It ends on its own when it has caught up. It runs in one process with its
+            coordinator. The version can't continue from the current state. The job isn't in the state that the request
+            expects. The job changed during each attempt to plan.
         NotLeadingError: as for :func:`loading.check_adopted`.
         UsageError: the version belongs to another job, or has no program although containers should run it; or the
             state to be dropped doesn't exist.

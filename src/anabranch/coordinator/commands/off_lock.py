@@ -149,8 +149,8 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer to a request: the result of the plan with its basis. If the request is ``brief``, an outline replaces
-    the lanes.
+    """The answer to a request: the result of the plan, and what the plan was based on. If the request is ``brief``, an
+    outline replaces the lanes.
 
     Args:
         heads: how many lanes the current generation has.

@@ -21,9 +21,9 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
     """Change the factor or the number of containers: lanes close, and others continue from them. Returns the effects of
     the change, which a dry run only predicts.
 
-    If the job already has this factor and number of containers, no change begins. But if a change is already under way,
-    a request with ``now`` that isn't a dry run makes this change break off the closing lanes' batches rather than wait
-    for them.
+    If the job already has this factor and number of containers, no new change begins. If an earlier change is still
+    under way, a request with ``now`` hastens it: that change then breaks off the closing lanes' batches rather than
+    wait for them. A dry run doesn't hasten anything.
 
     Raises:
         NotFoundError: there is no such job.

@@ -20,8 +20,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, start: StartRequest) -> int:
     """Start the job, and return the deployment's number. If the job is new, or its last deployment was drained or
-    reset, a new deployment begins. Otherwise the last one continues with its own lanes, and those in ``start`` are
-    ignored.
+    reset, a new deployment begins. Otherwise, the last deployment continues with its own lanes, and the lanes in
+    ``start`` are ignored.
 
     Raises:
         ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
@@ -38,8 +38,8 @@ def run(context: Context, start: StartRequest) -> int:
 
 
 def check(registry: JobRegistry, job: str, stored: DeploymentRecord | None) -> None:
-    """Raises ConflictError if the job is already running, and the error of :func:`loading.check_adopted`. The last
-    deployment is ``stored``, if there is one."""
+    """Raises ConflictError if the job is already running. Also raises the error of :func:`loading.check_adopted`.
+    ``stored`` is the job's last deployment; None if there is none."""
     if stored is not None:
         loading.check_adopted(registry, stored)
     if job in registry.jobs:

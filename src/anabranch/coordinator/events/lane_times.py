@@ -16,7 +16,7 @@ __all__ = ["MOST_CLOSED", "MOST_EVENTS", "Span", "lane_times"]
 MOST_EVENTS = 10_000
 MOST_CLOSED = 2_000
 _SHOWN = 300
-"""How many characters of a reason are shown, because an error can be long."""
+"""The maximum number of characters of a reason. The rest isn't shown, because an error can be long."""
 _ENDS = frozenset({"ended", "failed", "fenced"})
 
 
@@ -57,9 +57,11 @@ class _Runs:
 def lane_times(
     job: str, lanes: Mapping[str, Lane], events: Iterable[Event], span: Span, most_closed: int = MOST_CLOSED
 ) -> LaneTimes:
-    """For each lane that was running at some time in the span, all of its runs; and what happened to lanes in the span.
-    A lane that isn't closed is included even if none of its runs is known. If no event tells the end of a closed lane,
-    because its process was killed, it ended when the first lane that continues it started, or when the job stopped.
+    """All runs of each lane that was running at some time in the span, and what happened to lanes in the span. A lane
+    that isn't closed is included even if none of its runs is known.
+
+    If a closed lane's process was killed, there may be no event for the lane's end. The lane is then assumed to have
+    ended when its first successor started or when the job stopped, whichever was earlier.
 
     Args:
         lanes: all lanes that the job has ever had, by id, in the order in which they were planned.
@@ -108,7 +110,7 @@ def lane_times(
 
 
 def _followed(lanes: Mapping[str, Lane], runs: Mapping[str, _Runs]) -> dict[str, float]:
-    """When the first lane that continues a lane started, by the latter's id."""
+    """For each lane that has successors, by its id: when the first of these successors started."""
     first: dict[str, float] = {}
     for lane in lanes.values():
         start = runs[lane.id].runs[0][0] if lane.id in runs and runs[lane.id].runs else None

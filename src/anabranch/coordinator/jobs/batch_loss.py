@@ -81,9 +81,10 @@ def _noticed_after(report: LaneReport) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """For how many seconds, at ``now`` (in seconds since 1970), a lane has written nothing although there were records
-    to read; 0.0 if no batch is running and no records wait. The result is at least the age of the running batch in the
-    report (0.0 if none is running), and at most two seconds more, because the clocks of machines can differ.
+    """The seconds until ``now`` during which a lane has written nothing although there were records to read; 0.0 if no
+    batch is running and no records wait. ``now`` is in seconds since 1970. Because the clocks of machines can differ,
+    the result is limited: it is at least the age of the running batch in the report (0.0 if none is running), and at
+    most two seconds more.
     """
     at = report.progress.batch_progress
     if at is None and not waiting(report):

@@ -30,9 +30,10 @@ class Surroundings(Protocol):
 
 
 def check_adopted(surroundings: Surroundings, stored: DeploymentRecord) -> None:
-    """Raises NotLeadingError if a job whose last deployment is ``stored`` runs or should run in separate processes, but
-    isn't served here at the moment: for example, because it can't be read from the store. Until it is adopted, nothing
-    may be decided about it, because its processes may be at work. The caller holds the jobs' lock.
+    """Raises NotLeadingError if a job isn't served here at the moment although it runs, or should run, in separate
+    processes. This happens, for example, if the job can't be read from the store. Until the job is adopted, nothing may
+    be decided about it, because its processes may be at work. ``stored`` is the job's last deployment. The caller holds
+    the jobs' lock.
 
     A coordinator that never expels processes adopts no jobs, so nothing is raised.
     """

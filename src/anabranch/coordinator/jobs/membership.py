@@ -107,9 +107,11 @@ class Membership:
         """Process what a container reports, and return what it should run.
 
         A container is told to stop if it holds no seat under the heartbeat's epoch, or if it reports an unknown lane or
-        a lane of another seat or deployment. A container that has returned its seat under this epoch is told that it is
-        done, because other heartbeats may have been under way when it left. So is a container whose job has ended, but
-        only if processes can be expelled, and the container still holds its seat according to the store.
+        a lane of another seat or deployment. There are two exceptions, in which the container is told that it is done:
+
+        - The container has returned its seat under this epoch. It may have sent this heartbeat before it left.
+        - Processes can be expelled, the container's job has ended, and the container still holds its seat according to
+          the store.
 
         Raises:
             UsageError: the container's id or its report isn't valid.
@@ -126,9 +128,8 @@ class Membership:
 
     def hear_at_once(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Like :meth:`hear`, but only for a heartbeat that contains nothing but metrics, from a process that knows all
-        of its orders. Returns None for any other heartbeat, and for every heartbeat if processes are never expelled, or
-        if it isn't known whether an earlier write succeeded. Pass heartbeats for which this returns None to
-        :meth:`hear`.
+        of its orders. Returns None for any other heartbeat. Also returns None if processes are never expelled, or if it
+        isn't known whether an earlier write succeeded. After None, pass the heartbeat to :meth:`hear`.
 
         Waits neither for other requests nor for the store.
         """
@@ -171,9 +172,10 @@ class Membership:
 
     @property
     def invalid_heartbeats(self) -> int:
-        """How many invalid heartbeats have arrived since this coordinator started. A heartbeat is invalid if the
-        process has no seat of a served job under the heartbeat's epoch, unless it is told that it is done. A call to
-        :meth:`holds_seat` counts, too, if the process neither has a seat of a served job nor stands by for one.
+        """How many invalid heartbeats have arrived since this coordinator started. A heartbeat is invalid if its
+        process has no seat of a served job under the heartbeat's epoch, and isn't told that it is done. A call to
+        :meth:`holds_seat` also counts as an invalid heartbeat if the process neither has a seat of a served job nor
+        stands by for one.
         """
         return self._unseated_beats
 
@@ -261,8 +263,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process is certain to lose its seat: its lease ended at ``end`` or earlier, or it was already
-        doomed before. From then on, no heartbeat can prevent the loss.
+        """Whether a process is certain to lose its seat, because its lease ended at ``end`` or earlier. Once this
+        method has returned True for a process, no heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end

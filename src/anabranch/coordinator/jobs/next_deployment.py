@@ -45,7 +45,7 @@ class FormerDeployment:
 
     Attributes:
         generation: its last generation.
-        left: its lanes, open or closed, whose work no other lane continues, or continues only in part.
+        left: its lanes, open or closed, whose work isn't continued by other lanes, or only in part.
     """
 
     stored: DeploymentRecord
@@ -153,8 +153,8 @@ def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
 
 
 def _left_alone(job: str, factor: int, following: Program) -> list[str]:
-    """A list with one note if the version keeps a factor that the version's own limits for autoscaling don't allow, so
-    that the autosizer leaves the factor alone; otherwise, an empty list."""
+    """A list with one note if the version keeps a factor that is outside the version's own limits for autoscaling;
+    otherwise, an empty list. The autosizer doesn't change such a factor."""
     limits = autosizing.limits_of(following.settings)
     outside = "" if limits is None else autosizing.outside(limits, job, factor)
     return [outside] if outside else []
@@ -267,8 +267,9 @@ def _next_deployment(
 
 
 def _with_slots(program: Program | None, lanes: Sequence[Lane]) -> Program | None:
-    """The program of a real-time job with enough Spark task slots for the lanes, which may read more partitions than
-    the version was planned for. Without a slot, a partition would never be read."""
+    """The program of a real-time job, with enough Spark task slots for the lanes. Any other program is returned
+    unchanged. The lanes may read more partitions than the version was planned for, and a partition without a slot would
+    never be read."""
     if program is None or not program.cores:
         return program
     slots = planning.task_slots(lanes, max((lane.state_partitions for lane in lanes), default=0))

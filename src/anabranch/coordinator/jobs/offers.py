@@ -178,8 +178,9 @@ def answer(job: RunningJob, process: Process, seen: int, now: float) -> Heartbea
 
 
 def _writing(job: RunningJob, *, drains: bool) -> set[str]:
-    """The lanes whose outputs may still grow: in a drain, until a lane and all lanes that continue from it are closed;
-    otherwise, until the last lanes that continue from it have ended because they had caught up.
+    """The lanes whose outputs may still grow. In a drain, a lane's outputs may grow until the lane and all lanes that
+    continue from it are closed. Otherwise, they may grow until the last lanes that continue from it have ended because
+    they had caught up.
     """
     if drains:
         return job.ancestors(lane.id for lane in job.lanes if lane.state is not LaneState.CLOSED)

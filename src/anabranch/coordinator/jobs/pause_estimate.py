@@ -116,9 +116,11 @@ def _first_batch(following: Lane, lane: Lane, report: LaneReport, shown: Experie
 
 
 def _at_once(lane: Lane, report: LaneReport) -> int:
-    """The maximum number of records that functions can process at the same time. At factor 1, it is the number of
-    partitions or, if fewer Spark tasks run at once, the number of these tasks; at a higher factor, it is the number of
-    buckets. If functions process one key after another, it is the number of partitions, whatever the factor.
+    """The maximum number of records that functions can process at the same time:
+
+    - If functions process one key after another: the number of partitions, whatever the factor.
+    - Otherwise, at a factor above 1: the number of buckets.
+    - Otherwise: the number of partitions, or the number of Spark tasks that run at once if that is lower.
     """
     several, times = partitions(lane), report.load.batch_times
     if report.load.sequential:

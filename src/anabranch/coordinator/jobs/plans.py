@@ -66,7 +66,7 @@ def check_whole(start: StartRequest, known: Collection[str]) -> None:
 def after_drain(
     start: StartRequest, deployment: int, known: Mapping[str, Lane], former: JobModel | None = None
 ) -> StartRequest:
-    """Like :func:`numbered`, but the deployment begins where the drain of the previous one ended; if
+    """Like :func:`numbered`, but the deployment begins where the drain of the previous deployment ended. If
     ``start.reset_state`` is true, it begins like the first deployment of a job.
 
     Args:
@@ -111,9 +111,9 @@ def _new_id() -> str:
 
 
 def check_same(stored: DeploymentRecord, graph: Graph, start: StartRequest) -> None:
-    """Raises ConflictError if the plan in ``start`` differs from the stored deployment, whose graph is ``graph``, and
-    so can't continue from the deployment's positions and state as the same version. The message names the differences
-    and what can be done.
+    """Raises ConflictError if the plan in ``start`` differs from the stored deployment, whose graph is ``graph``. Only
+    the same version can continue from the deployment's positions and state. The message names the differences and what
+    can be done.
     """
     if found := differences.described(graph, start.graph, stored.fingerprint, start.fingerprint):
         raise _differs(stored, found, ())

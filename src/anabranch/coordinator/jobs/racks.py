@@ -37,8 +37,8 @@ def placing(job: RunningJob, containers: int) -> Placing:
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack: if possible, one whose tasks were placed for this rack; otherwise one
-    whose tasks were placed for no rack; otherwise any.
+    """The best free seat for a process in a rack. A seat whose tasks were placed for this rack comes first, then a seat
+    whose tasks were placed for no rack, then any other seat.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))

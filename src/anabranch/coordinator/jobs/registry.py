@@ -60,8 +60,8 @@ class JobRegistry:
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
-        owning: returns a context that keeps other processes from serving a job, inside ``with`` and, unless the body
-            fails, also afterwards. Enter this context before the job is locked.
+        owning: returns a context that keeps other processes from serving a job. If the body of ``with`` fails, other
+            processes can serve the job again afterwards. Enter this context before the job is locked.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class JobRegistry:
         return True
 
     def serve(self, stored: DeploymentRecord, settings: Mapping[str, Any] | None = None) -> None:
-        """Serve a stored deployment that is neither drained nor reset. It is now starting, and its open lanes and the
-        open lanes of former deployments run again.
+        """Serve a stored deployment that is neither drained nor reset. The deployment gets the state STARTING. Its open
+        lanes and the open lanes of former deployments run again.
 
         ``settings`` are the job's settings, if the deployment has no program that contains them.
         """

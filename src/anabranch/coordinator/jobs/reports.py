@@ -66,7 +66,7 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
 
     The state of a lane that has ended depends on whether the lane was closing or has drained:
 
-    - If neither, it gets the state PLANNED. If it runs again, it continues from its final positions.
+    - If neither is the case, it gets the state PLANNED. If it runs again, it continues from its final positions.
     - Otherwise, it gets the state CLOSED or, if it left work unfinished (see
       :class:`anabranch.protocol.lane_report.AttemptReport`), the state CLOSING; a CLOSING lane must run again.
 

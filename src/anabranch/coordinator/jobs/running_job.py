@@ -187,8 +187,8 @@ class RunningJob:
         return found
 
     def plans_alike(self, other: RunningJob) -> bool:
-        """Whether any change that is planned for ``other``, the same job at another time, would have the same result as
-        for this job, apart from the predicted pause.
+        """Whether each change would have the same result for ``other`` as for this job, apart from the predicted pause.
+        ``other`` is the same job at another time.
         """
         return (
             self.model is other.model

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _PREPARED_WITHIN = 5.0
-"""How many seconds, at most, from the beginning of a change, lanes wait until other processes have prepared their
+"""How many seconds after the beginning of a change lanes stop waiting until other processes have prepared their
 successors.
 """
 

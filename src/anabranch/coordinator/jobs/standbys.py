@@ -15,8 +15,8 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
-"""How many seconds, at most, closing lanes keep running because their successors lack standbys. Counted from the
-beginning of a change or, if later, from ``Seats.begun``.
+"""The maximum time, in seconds, for which closing lanes keep running because their successors lack standbys. The time
+is counted from the beginning of a change or, if later, from ``Seats.begun``.
 """
 
 
