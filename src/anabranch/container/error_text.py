@@ -195,7 +195,7 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
     If the error's text names a known problem outside the job, such as a full disk or an unreachable broker, the
     failure's remedy is to wait. For an error in the job's own code, the remedy is to wait only if the text names a full
-    disk; :attr:`Failure.unless_full` is then the failure to report if no disk turns out to be full.
+    disk. In this case, :attr:`Failure.unless_full` is the failure to report if no disk turns out to be full.
 
     Args:
         home: the job's folder. A stack frame in this folder means that the job's own code failed. The failure then

@@ -23,8 +23,8 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark SSPs as idle when a lane starts, because they were idle when the lane last ended. Returns the marked
-        SSPs with their positions.
+        """Mark SSPs that were idle when the lane last ended as idle again. Call this when the lane starts. Returns the
+        marked SSPs with their positions.
 
         Args:
             idle: the SSPs that were idle when the lane last ended. SSPs without a position aren't marked.

@@ -56,9 +56,13 @@ class Inputs:
 
     def warnings(self, own: Collection[str]) -> tuple[str, ...]:
         """Warnings about keys that other programs have written to partitions in which anabranch doesn't expect them.
+
         Only the newest keys in the lane's first and last partition of each stream are checked. Three kinds of streams
-        aren't checked: streams to which no other programs can write; streams in ``own``, which the job writes itself;
-        and broadcast inputs, because each task gets all of their keys.
+        aren't checked:
+
+        - streams to which no other programs can write,
+        - streams in ``own``, which the job writes itself,
+        - broadcast inputs, because each task gets all of their keys.
         """
         found = []
         for name, stream in self.streams:
@@ -104,8 +108,8 @@ class Inputs:
         return {ssp.partition: read.get(ssp.partition, self._starting.get(ssp, 0)) for ssp in mine}
 
     def check(self, folder: Folder) -> None:
-        """Check that the lane's streams are the ones that it has read so far, that no partition ends before the lane's
-        position, and that all records that the lane has yet to read still exist.
+        """Check that the lane's streams are still the ones that it has read so far. Also check that no partition ends
+        before the lane's position, and that all records that the lane has yet to read still exist.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.

@@ -17,7 +17,8 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""The seconds for which functions have worked on each bucket, by the numbers of task (at factor 1) and bucket."""
+"""How many seconds functions have worked on each bucket. A key consists of the number of the task (at factor 1) and the
+number of the bucket."""
 _NOTHING: Worked = {}
 
 

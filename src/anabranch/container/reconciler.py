@@ -176,10 +176,10 @@ class Container:
         self.standbys.want(answer.copies)
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
-        """Yields the wanted lanes. If a lane that runs here should close while its successors are still being prepared
-        (here or in other containers), the lane is yielded with ``closing=False``: it keeps running for now, which
-        shortens the pause in output. Its batches are brief from then on, so that it can end soon after its successors
-        are prepared.
+        """Yields the wanted lanes. A lane that runs here and should close keeps running while its successors are still
+        being prepared, here or in other containers. This shortens the pause in output. Such a lane is yielded with
+        ``closing=False``. Its batches are brief from then on, so that it can end soon after its successors are
+        prepared.
         """
         self._closing = []
         for each in answer.wanted:

@@ -1,7 +1,7 @@
 """Finds the root cause of a failure in the text of an exception. Needs no Spark.
 
-Spark, py4j and Python put the text of an inner error into the message of the outer one: a Python error can contain a
-Java error, which contains the traceback of a Python worker.
+Spark, py4j and Python put the text of an inner error into the message of the outer one. For example, a Python error can
+contain a Java error, which in turn contains the traceback of a Python worker.
 """
 
 from __future__ import annotations

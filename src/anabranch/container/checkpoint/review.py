@@ -123,8 +123,8 @@ def in_use(root: str, lane: Lane) -> bool:
 
 
 def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable[[Lane], int]) -> list[Finding] | None:
-    """Check a lane with :func:`of_lane`. If a problem is found, the folder is listed again, and if a process has
-    changed the folder in the meantime, the check is repeated. Returns None if the folder keeps changing, because a
+    """Check a lane with :func:`of_lane`. If a problem is found, the folder is listed again. If a process has changed
+    the folder in the meantime, the check is repeated. Returns None if the folder keeps changing, which means that a
     process is running the lane.
 
     Args:
@@ -144,13 +144,13 @@ def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """Check a stopped lane. Returns its problems, and the Resumption with which its folder can be repaired. The
-    Resumption is None if no batch has to be forgotten or run again, if the folder can't be repaired, or if it isn't
-    known which batches the outputs contain.
+    """Check a stopped lane. Returns the lane's problems, and the Resumption with which its folder can be repaired. The
+    Resumption is None in three cases: no batch has to be forgotten or run again, the folder can't be repaired, or it
+    isn't known which batches the outputs contain.
 
     Args:
-        published: returns the last batch of a lane that is in an exactly-once output or a table, -1 if none. Raises
-            AnabranchError if this isn't known.
+        published: given a lane, returns the last of its batches that is in an exactly-once output or a table, -1 if
+            none. Raises AnabranchError if this isn't known.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:

@@ -26,7 +26,8 @@ _MOST_READ = 4 << 20
 """The size in bytes up to which files are always compared with their checksums. Larger files are compared only in a
 thorough check."""
 _FARTHEST = 1000
-"""How many batches to go back in search of an intact batch. By default, Spark keeps the most recent hundred batches."""
+"""How many batches to go back, at most, in search of an intact batch. The limit is well above the hundred batches that
+Spark keeps by default."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ class Checkpoint:
 
     @property
     def version(self) -> int:
-        """The version of the state from which the lane continues: the number of batches in this state."""
+        """The version of the state from which the lane continues: the number of batches that have contributed to this
+        state."""
         return self.planned if self.planned > self.committed else self.committed + 1
 
     def _numbers(self, folder: str) -> Iterator[int]:

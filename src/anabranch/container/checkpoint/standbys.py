@@ -86,8 +86,8 @@ class Standbys:
         self._news.set()
 
     def turn(self) -> None:
-        """Refresh standbys that are out of date, and remove those that aren't needed. Skips standbys for which this has
-        failed recently."""
+        """Refresh standbys that are out of date, and remove those that aren't needed. A standby that couldn't be
+        refreshed or removed a short time ago is skipped."""
         with self._lock:
             self._said = {key: say for key, say in self._said.items() if key in self._wanted}
             due = [copy for key, copy in self._wanted.items() if key in self._kept]

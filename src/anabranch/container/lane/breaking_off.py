@@ -96,8 +96,9 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    The estimate is based on the first of these that is known: the remaining time according to the batch's progress
-    (``at``); the batch's number of records and the ``cost`` of batches; the usual duration.
+    The estimate is the remaining time according to the batch's progress (``at``), if this time is known. Otherwise, the
+    batch's duration is estimated from its number of records and the ``cost`` of batches or, if these aren't known,
+    assumed to be the usual one.
     """
     if at is not None and at.number == number:
         if at.left is not None:

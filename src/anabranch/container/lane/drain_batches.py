@@ -1,5 +1,5 @@
-"""Plans the batches of a draining lane: batches up to the offsets at which the lane must stop and then, if necessary,
-an empty batch, in which all windows close and all timers fire."""
+"""Plans the batches of a draining lane. The lane first reads up to the offsets at which it must stop. Then, if
+necessary, an empty batch follows, in which all windows close and all timers fire."""
 
 from __future__ import annotations
 

@@ -33,8 +33,12 @@ _Key = tuple[str, int]
 def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
     """The start offsets of a lane for the partitions that its predecessors have read, by whole SSP.
 
-    None if the lane has no predecessors, if the end of any of them isn't known, if they end at different offsets of the
-    same SSP, or if the lane reads an SSP that isn't in ``lane.fresh`` and that no predecessor has read.
+    None in any of these cases:
+
+    - The lane has no predecessors.
+    - The end of a predecessor isn't known.
+    - The predecessors end at different offsets of the same SSP.
+    - The lane reads an SSP that isn't in ``lane.fresh``, and that no predecessor has read.
 
     Args:
         ends: for each lane id, the offsets at which the lane ends, by whole SSP. Lanes whose end isn't known are

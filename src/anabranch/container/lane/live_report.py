@@ -135,7 +135,7 @@ class Live:
 
 
 def oldest(query: LaneQuery) -> Work | None:
-    """The message on which a function of a lane has been working longest; None if no batch is running, or if no
+    """The message on which a function of a lane has been working longest. None if no batch is running, or if no
     function has been working on a message for at least a second."""
     at, listener = query.under_way.now, query.workers.listener
     return None if at is None or listener is None else listener.oldest(at.run)

@@ -94,7 +94,7 @@ class SurroundingsWait:
 
         The wait is over once the lane has committed a batch, has ended, or has run for ``_RUNS_WELL`` seconds and has
         nothing to do. If the lane has run for this time but still has something to do, it no longer counts as waiting,
-        but the wait isn't over: the wait continues if the lane fails before it commits a batch.
+        but the wait isn't over. If the lane then fails before it commits a batch, the wait continues.
         """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False

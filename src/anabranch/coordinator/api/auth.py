@@ -45,8 +45,8 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Allows only operations with ``private=False``. Their answers show the state of jobs, and the operators of jobs
-    with their arguments, such as SQL expressions, but no settings, no code files, and no records that jobs process.
+    """Allows only operations with ``private=False``. Their answers show the state of jobs, and the jobs' operators with
+    arguments such as SQL expressions. They don't show settings, code files, or records that jobs process.
     """
 
     OPERATE = "operate"

@@ -1,5 +1,5 @@
-"""Decides which requests from browsers a coordinator answers: requests from its own page, requests for an address that
-a user has entered, and requests by which a link on another page opens the coordinator's page.
+"""Decides which requests from browsers a coordinator answers. These are requests from its own page, requests for an
+address that a user has entered, and requests by which a link on another page opens the coordinator's page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
 read the answers, but its requests would still take effect. If it rebinds its own host name to the coordinator's

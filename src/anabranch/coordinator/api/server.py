@@ -95,8 +95,8 @@ def app(
     clock: Callable[[], float] = time.monotonic,
 ) -> Starlette:
     """The HTTP application of a coordinator. If a request fails, the answer has status 400, 401, 403, 404, 405, 408,
-    409, 413, 415, 429, 500 or 503 and, unless one of the dashboard's files was requested, the content
-    ``{"error", "cure", "kind"}``.
+    409, 413, 415, 429, 500 or 503. The content of such an answer is ``{"error", "cure", "kind"}``, unless one of the
+    dashboard's files was requested.
 
     Args:
         leader: knows whether the coordinator leads; None if the coordinator always leads.

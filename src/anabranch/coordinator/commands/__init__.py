@@ -1,6 +1,6 @@
 """The commands that change a job at a user's request. Each command has a module with ``check``, ``plan``, ``apply`` and
-``run``. (Simple commands, such as ``stop``, have no ``plan``. ``autoscale`` isn't a command, because only the
-coordinator itself calls it. ``context`` and ``off_lock`` contain code that commands share.)
+``run``. Simple commands, such as ``stop``, have no ``plan``. The module ``autoscale`` isn't a command, because only the
+coordinator itself calls it. The modules ``context`` and ``off_lock`` contain code that commands share.
 
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
 ``apply`` carries the plan out, and stores each new state of the job before that state takes effect. ``run`` calls these
@@ -8,9 +8,15 @@ functions, and holds the job's lock while it applies the plan. Once a change to 
 state CHANGING, normally until all of the job's lanes run. A request for a change does nothing if one of the job's last
 changes was requested with the same id.
 
-To add a command, add a module here, an operation of the same name in :mod:`anabranch.coordinator.api.operations`, the
-documents that it takes and returns in :mod:`anabranch.protocol`, and a module of the same name in :mod:`anabranch.cli`.
-(An operation that only reads is a method of :class:`anabranch.coordinator.coordinator.Coordinator`.)
+To add a command, add these parts:
+
+- a module in this package,
+- an operation of the same name in :mod:`anabranch.coordinator.api.operations`,
+- the documents that the operation takes and returns in :mod:`anabranch.protocol`,
+- a module of the same name in :mod:`anabranch.cli`.
+
+An operation that only reads needs no command: it is a method of
+:class:`anabranch.coordinator.coordinator.Coordinator`.
 """
 
 from __future__ import annotations

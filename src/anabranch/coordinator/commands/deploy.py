@@ -31,11 +31,15 @@ def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job can't be replaced by this version now. The message names one of these reasons: The job is
-            being started, changed, drained or stopped. It runs and has a failed lane. It was drained or reset, or was
-            stopped while it drained. It ends on its own when it has caught up. It runs in one process with its
-            coordinator. The version can't continue from the current state. The job isn't in the state that the request
-            expects. The job changed during each attempt to plan.
+        ConflictError: the job can't be replaced by this version now. The message names the reason:
+
+            - The job is being started, changed, drained or stopped.
+            - The job runs and has a failed lane.
+            - The job was drained or reset, or was stopped while it drained.
+            - The job ends on its own when it has caught up, or it runs in one process with its coordinator.
+            - The version can't continue from the current state.
+            - The job isn't in the state that the request expects.
+            - The job changed during each attempt to plan.
         NotLeadingError: as for :func:`loading.check_adopted`.
         UsageError: the version belongs to another job, or has no program although containers should run it; or the
             state to be dropped doesn't exist.

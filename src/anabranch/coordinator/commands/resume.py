@@ -20,8 +20,8 @@ def run(context: Context, job: str) -> int:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is already running; it was reset; or its code isn't stored (a job that runs in one
-            process with its coordinator doesn't store it).
+        ConflictError: the job is already running, it was reset, or its code isn't stored. (The code of a job that runs
+            in one process with its coordinator is never stored.)
         NotLeadingError: as for :func:`loading.check_adopted`.
     """
     registry = context.registry

@@ -24,8 +24,8 @@ def run(context: Context, start: StartRequest) -> int:
     ``start`` are ignored.
 
     Raises:
-        ConflictError: the job is already running; it differs from the last deployment, which it should continue (the
-            message names the difference); or it can't begin where its last drain ended.
+        ConflictError: the job is already running, or can't begin where its last drain ended. Also raised if the job
+            should continue its last deployment, but differs from it; the message names the difference.
         NotLeadingError: as for :func:`loading.check_adopted`.
         StateError: as for :func:`plan`.
         UsageError: the job's name isn't valid; or as for :func:`plan`.

@@ -1,5 +1,5 @@
-"""Predicts how many seconds a change loses by breaking off the batch that a lane is running: the lane then writes
-nothing from the beginning of this batch to the end of the pause.
+"""Predicts how many seconds a change loses by breaking off the batch that a lane is running. If the batch is broken
+off, the lane writes nothing from the beginning of this batch to the end of the pause.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class BatchLoss:
     Attributes:
         seconds: the expected seconds from the lane's last output until the batch has been broken off; 0.0 if no batch
             is expected to be broken off. If the time of the change is unknown, this is a mean.
-        decision: the batch, and whether it is expected to be broken off; None if this isn't predicted, for example
-            because the batch is short or will be over before the lane is told to end.
+        decision: the batch, and whether it is expected to be broken off. None if this isn't predicted, for example
+            because the batch is short, or because it will probably end before the lane is told to end.
         delay: the seconds from the change until the batch would be broken off; 0.0 without a ``decision``.
     """
 
@@ -83,7 +83,7 @@ def _noticed_after(report: LaneReport) -> float:
 def without_output(report: LaneReport, now: float) -> float:
     """The seconds until ``now`` during which a lane has written nothing although there were records to read; 0.0 if no
     batch is running and no records wait. ``now`` is in seconds since 1970. Because the clocks of machines can differ,
-    the result is limited: it is at least the age of the running batch in the report (0.0 if none is running), and at
+    the result has limits. It is at least the age of the running batch in the report (0.0 if none is running), and at
     most two seconds more.
     """
     at = report.progress.batch_progress

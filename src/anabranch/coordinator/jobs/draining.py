@@ -84,8 +84,8 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
 
     The first step sets ``until``. It is due when all open lanes that read source partitions (see :func:`sources`) have
     halted: they have reported that they have read everything that they must read so far. For each source partition,
-    ``until`` is the highest position or start offset of any of these lanes; in the mode "latest", it is at least the
-    end offset that the partition had when the drain was accepted.
+    ``until`` is the highest position or start offset of any of these lanes. In the mode "latest", ``until`` is at least
+    the end offset that the partition had when the drain was accepted.
 
     The second step sets ``last``, which means that event time ends. It is due when all these lanes have read up to the
     offsets in ``until``, and have then halted.

@@ -60,8 +60,9 @@ class JobRegistry:
             doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
-        owning: returns a context that keeps other processes from serving a job. If the body of ``with`` fails, other
-            processes can serve the job again afterwards. Enter this context before the job is locked.
+        owning: returns a context that keeps other processes from serving a job, even after ``with`` has ended. Other
+            processes can serve the job again only if the body of ``with`` fails. Enter this context before the job is
+            locked.
     """
 
     def __init__(

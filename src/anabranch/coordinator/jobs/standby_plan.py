@@ -112,9 +112,11 @@ def _left(
     """A list with the order to hold or to remove a standby that a process has. The list is empty if the lane isn't
     known, or if this or another process should maintain the lane's standby with this number.
 
-    The standby is removed if it is a copy of a former folder of the lane, if the lane should have only standbys with
-    other numbers, or if the lane is closed and no successor still has to continue from its folder. Otherwise, the
-    process holds it.
+    The standby is removed in any of these cases. Otherwise, the process holds it.
+
+    - It is a copy of a former folder of the lane.
+    - The lane should have only standbys with other numbers.
+    - The lane is closed, and no successor still has to continue from its folder.
 
     Args:
         keepers: for each lane that should have standbys, the process that should maintain each of them, by number.
