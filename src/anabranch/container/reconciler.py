@@ -214,8 +214,8 @@ class Container:
         )
 
     def _restarts_for(self, lane: str, why: str = "") -> Restarts | None:
-        """The replacements of this process so far, plus the one that the lane needs now; None if the process
-        can't be replaced, or was replaced too often without progress."""
+        """The replacements of this process so far, plus the one that the lane needs now. None if the process can't be
+        replaced, or was replaced too often without progress."""
         return None if self._replaced is None else self._replaced.after(lane, self.batches, why)
 
     def _check_process(self) -> None:
@@ -284,8 +284,8 @@ class Container:
         return self._prestarter.take_fitting(lane, wanted)
 
     def _stop_all(self) -> None:
-        """Stop everything. If one step fails, its error is only logged, and the other steps are still performed:
-        raising the error would hide a more informative one that the caller may be about to raise."""
+        """Stop everything. If one step fails, its error is only logged, and the other steps are still performed. The
+        error isn't raised, because it would hide a more informative one that the caller may be about to raise."""
         keepers = tuple(self._keepers.values())
         for step in (self.standbys.end, self._prestarter.end, *(keeper.leave for keeper in keepers)):
             _guarded(step)

@@ -2,7 +2,7 @@
 no Spark.
 
 If a lane fails repeatedly because of the Java process, or for an unknown reason, further attempts in the same process
-may not help. Both processes, Java and Python, are then replaced, if possible, before the lane counts as failed. All
+may not help. Before the lane counts as failed, both processes, Java and Python, are therefore replaced if possible. All
 lanes of the process continue as after a crash.
 """
 
@@ -54,14 +54,14 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The record of replacements for the process that replaces this one; None if there would then be more than
-        ``MOST`` replacements in a row without progress.
+        """The record of replacements for the process that replaces this one. None if this process can't be replaced,
+        because there would be more than ``MOST`` replacements in a row without progress.
 
         If the failed lane has committed a batch since the last replacement, the next replacement counts as the first in
         a row.
 
         Args:
-            lane: the failed lane; empty if the Java process has ended, in which case progress of any lane counts.
+            lane: the failed lane; empty if the Java process has ended. If empty, progress of any lane counts.
             batches: the last committed batch of each lane for which it is known. (A new attempt doesn't know its lane's
                 last batch until the query runs.)
             why: the reason for the next replacement.

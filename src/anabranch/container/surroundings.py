@@ -10,8 +10,8 @@ from dataclasses import dataclass
 __all__ = ["Surrounding", "awaited", "full_disks"]
 
 _FULL_BELOW = 0.005
-"""A disk counts as full if it has no free inodes, or if no more than this share of it is free, because a large file may
-then no longer fit."""
+"""A disk counts as full if it has no free inodes, or if no more than this share of it is free. With less free space, a
+large file may no longer fit."""
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class TimeSpent:
 
         Publishing and committing get the time that the driver spends in these steps. The time before these steps is
         divided among the other phases according to the reports of Spark tasks. Time that a Spark task spends in Java
-        counts as state if the task gets rows that were brought together by key, and otherwise as reading. Time in which
-        no Spark task runs counts as reading, too.
+        counts as state if the task gets rows that were brought together by key. Otherwise, it counts as reading. Time
+        in which no Spark task runs also counts as reading.
 
         Args:
             step: what the driver is doing: "computing", "publishing" or "committing".

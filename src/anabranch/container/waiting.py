@@ -34,8 +34,8 @@ def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.
-        chance: a random number from 0 to 1 that varies the result, so that lanes that wait for the same thing don't all
-            try again at once.
+        chance: a random number from 0 to 1 that varies the result. Without it, all lanes that wait for the same thing
+            would try again at the same time.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

@@ -144,9 +144,9 @@ def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """Check a stopped lane. Returns the lane's problems, and the Resumption with which its folder can be repaired. The
-    Resumption is None in three cases: no batch has to be forgotten or run again, the folder can't be repaired, or it
-    isn't known which batches the outputs contain.
+    """Check a stopped lane. Returns the lane's problems, and the Resumption with which its folder can be repaired.
+    There is no Resumption if the folder can't be repaired, if no repair is necessary, or if it isn't known which
+    batches the outputs contain.
 
     Args:
         published: given a lane, returns the last of its batches that is in an exactly-once output or a table, -1 if

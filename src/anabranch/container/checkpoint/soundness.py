@@ -248,7 +248,7 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
 
 
 def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption | None:
-    """Where the lane can continue without losing or repeating anything; None if this is impossible, or if the lane
+    """Where the lane can continue without losing or repeating anything. None if this is impossible, or if the lane
     would have to go back more than ``_FARTHEST`` batches.
 
     The result names the latest batch that has an intact plan and meets one of these conditions:

@@ -181,8 +181,8 @@ class Drain:
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
         """For each SSP, the offset up to which the lane should read now. In a stream that the job writes itself, this
-        is the end offset; in any other stream, the offset in ``until`` or the end offset, whichever is lower. For an
-        SSP with nothing more to read, it is the lane's position.
+        is the end offset. In any other stream, it is the offset in ``until`` or the end offset, whichever is lower. For
+        an SSP with nothing more to read, the result contains the lane's position.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

@@ -139,8 +139,8 @@ class LifeState:
 
     @property
     def drains(self) -> bool:
-        """Whether the lane must drain and may do so now. If the lane reads streams that the job doesn't write itself,
-        it may drain at any time; otherwise, only once all lanes that write its inputs have ended.
+        """Whether the lane must drain and may do so now. A lane that reads streams that the job doesn't write itself
+        may drain at any time. Any other lane may drain only once all lanes that write its inputs have ended.
         """
         return self.drain is not None and (self.reads_sources or self.upstream_ended)
 

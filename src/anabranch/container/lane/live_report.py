@@ -116,8 +116,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """Record the batch that has just ended. Returns a batch's fixed time and the functions' time per record,
-        estimated from recent batches; None if the recent batches don't allow an estimate."""
+        """Record the batch that has just ended. Returns an estimate, from recent batches, of a batch's fixed time and
+        of the functions' time per record. None if the recent batches don't allow an estimate."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost

@@ -148,8 +148,8 @@ class Monitor:
 
     def _look_for_idle(self, time: Clock) -> None:
         """Note in the file with the lane's event time which SSPs are idle. Does nothing if the attempt ends at fixed
-        offsets (``until``): no SSP counts as idle then, because results must not depend on how long the lane takes to
-        reach these offsets.
+        offsets (``until``). No SSP counts as idle in such an attempt, because the results must not depend on how long
+        the lane takes to reach these offsets.
         """
         if self._attempt.until is not None:
             return

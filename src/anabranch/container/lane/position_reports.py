@@ -11,8 +11,8 @@ __all__ = ["PositionReports"]
 
 _EVERY = 1.0
 _MOST = 60.0
-"""The pause in seconds between two commits is at least ``_EVERY``. It grows up to ``_MOST`` while commits fail, for
-example because the user has no right to commit, or because the group's coordinator is unavailable for a long time."""
+"""The pause between two commits lasts at least ``_EVERY`` seconds. While commits fail, the pause grows up to ``_MOST``
+seconds. Commits fail, for example, if the user has no right to commit, or if the group's coordinator is unavailable."""
 
 
 class PositionReports:

@@ -56,9 +56,9 @@ class Reporter:
             batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LifeState) -> LaneReport:
-        """The report as other threads should see it: once the attempt has ended, the last report; until then, the
-        current one with the progress of the running batch. During a drain, the report also names the message on which a
-        function has been working longest.
+        """The report as other threads should see it. Once the attempt has ended, this is the last report. Until then,
+        it is the current report with the progress of the running batch. During a drain, the current report also names
+        the message on which a function has been working longest.
         """
         if state.ended and self._last is not None:
             report, query = self._last, None
@@ -83,8 +83,8 @@ class Reporter:
         self.update(**self._live.idled(self.current))
 
     def _longest_work(self, query: LaneQuery | None) -> dict[str, Any]:
-        """The message on which a function has been working longest, as changes to a report; {} if no function has been
-        working on a message for at least a second."""
+        """The fields of a report that name the message on which a function has been working longest. The result is {}
+        if no function has been working on a message for at least a second."""
         work = live_report.oldest(query) if query is not None else None
         if work is None or query is None:
             return {}

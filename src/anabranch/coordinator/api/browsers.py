@@ -5,11 +5,13 @@ Any web page can make a visitor's browser send requests to addresses that only t
 read the answers, but its requests would still take effect. If it rebinds its own host name to the coordinator's
 address, it could even read the answers.
 
-So a request is refused if its ``Host`` isn't a name of this coordinator, or if its ``Origin`` or ``Sec-Fetch-Site``
-shows that it comes from another page. (A link on another page may open the coordinator's page in a tab.) A request
-other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see :func:`wrong_kind`).
-Before a browser sends an accepted ``Content-Type`` for another site's page, it sends a preflight request, which is
-refused.
+So a request is refused if its ``Host`` isn't a name of this coordinator. A request is also refused if its ``Origin`` or
+``Sec-Fetch-Site`` shows that it comes from another page, unless a link on that page opens the coordinator's page in a
+tab.
+
+A request other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see
+:func:`wrong_kind`). Before a browser sends an accepted ``Content-Type`` for another site's page, it sends a preflight
+request, which is refused.
 """
 
 from __future__ import annotations

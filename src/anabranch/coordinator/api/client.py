@@ -199,8 +199,8 @@ class Client(Operations):
 
 
 def _is_expected(operation: Operation[..., Any], answer: httpx.Response) -> bool:
-    """Whether a successful response has the kind of content that a coordinator sends: a zip file if the operation
-    returns bytes; otherwise a JSON object, even if the operation has no result."""
+    """Whether a successful response has the kind of content that a coordinator sends. If the operation returns bytes,
+    this is a zip file. Otherwise, it is a JSON object, even if the operation has no result."""
     if operation.result is bytes:
         return str(answer.headers.get("Content-Type", "")).startswith(_ZIP["Content-Type"])
     return bool(answer.content.startswith(b"{"))

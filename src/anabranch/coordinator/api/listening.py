@@ -63,8 +63,8 @@ class Server:
         return AnabranchError(f"the coordinator can't listen on {self.url}", "see its log")
 
     def end(self) -> None:
-        """Keep answering for a moment, so that polling clients learn how a job ended; then refuse new requests, and
-        give running ones a second to finish. Returns at once, without waiting for any of this.
+        """Keep answering for a moment, so that polling clients learn how a job ended. Then refuse new requests, and
+        give running ones a second to finish. All of this happens in the background: the call returns at once.
         """
         ending = threading.Timer(HEARD_WITHIN, self._refuse)
         ending.daemon = True

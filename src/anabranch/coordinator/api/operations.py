@@ -2,9 +2,9 @@
 description are derived from this table.
 
 To add an operation, add a method with type annotations to :class:`Operations`. If users can change a job with this
-operation, also add a command of the same name in :mod:`anabranch.coordinator.commands`; otherwise, add a method of the
-same name to :class:`anabranch.coordinator.coordinator.Coordinator`. An operation requires the role ``operate``, unless
-it has ``private=False``.
+operation, also add a command of the same name in :mod:`anabranch.coordinator.commands`. For any other operation, add a
+method of the same name to :class:`anabranch.coordinator.coordinator.Coordinator`. An operation requires the role
+``operate``, unless it has ``private=False``.
 """
 
 # mypy: disable-error-code="empty-body"

@@ -47,8 +47,8 @@ def read(path: Path) -> str | None:
 
 
 def made(path: Path) -> str:
-    """The token in a file that only its owner can read. A new token is created if there is none, or if users other than
-    the owner have any permissions on the file; in the second case, the new file replaces the old one.
+    """The token in a file that only its owner can read. If there is no token yet, one is created. If users other than
+    the owner have any permissions on the file, a file with a new token replaces it.
 
     Raises:
         ConfigError: the file can't be created, or belongs to another user and this process doesn't run as root.

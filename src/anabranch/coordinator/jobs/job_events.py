@@ -87,7 +87,7 @@ def moved(
     seconds: float | None = None,
 ) -> Event:
     """The event for a job's move from one state to another. If ``before`` is CHANGING, the event also records how the
-    change ended: it is done if the job now runs, without an error; otherwise, it has failed.
+    change ended: if the job now runs without an error, the change is done. Otherwise, the change has failed.
 
     Args:
         error: the error that the job keeps, if any.

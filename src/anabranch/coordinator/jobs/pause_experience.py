@@ -43,8 +43,8 @@ _STATEFUL = {
     Kind.NEW: 5.5,
 }
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
-time in addition to a usual batch and to copying state: lanes must report their end, successors must start, and their
-first batches take longer than later ones.
+part of a pause that isn't spent on a usual batch or on copying state. It arises because lanes must report their end,
+successors must start, and their first batches take longer than later ones.
 """
 _WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.EXPANDED, Kind.REWOUND})
 """The kinds of changes that happen within containers."""

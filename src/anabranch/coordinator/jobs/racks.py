@@ -17,8 +17,8 @@ __all__ = ["misplaced", "nearest", "placing", "where"]
 
 def where(job: RunningJob, containers: int) -> Where:
     """The racks of the first ``containers`` seats, and of partitions. A seat is in the rack of its container. A seat
-    without a container counts as being in the rack for which its tasks were placed or, if there is none, in the rack
-    that the settings name for the seat.
+    without a container counts as being in the rack for which its tasks were placed. If there is no such rack, the seat
+    counts as being in the rack that the settings name for it.
     """
     placed, named = {each.seat: each.rack for each in job.model.containers}, job.settings.assignment.racks
     racks: dict[str, str | None] = {}

@@ -1,5 +1,5 @@
-"""Stores, next to each stream that a job reads, the offsets from which the job still has to read, so that the stream's
-retention keeps the records from these offsets on. This is done in the embedded log, and in other systems that keep
+"""Stores, next to each stream that a job reads, the offsets from which the job still has to read. The stream's
+retention then keeps the records from these offsets on. This is done in the embedded log, and in other systems that keep
 track of the readers of streams.
 
 From the job's intermediate streams, in any system, the records before these offsets are deleted.
@@ -142,12 +142,12 @@ class _Place:
 
 @dataclass
 class ReaderPositions:
-    """Once a minute, compares each job's positions with those of a minute ago, stores the lower ones, and deletes the
-    records before the lower positions from the job's intermediate streams. Thread-safe.
+    """Once a minute, compares each job's positions with the positions a minute earlier, and stores the lower ones. Also
+    deletes the records before these lower positions from the job's intermediate streams. Thread-safe.
 
-    The positions of a minute ago count because a power cut can destroy the most recent batches in a lane's folder, and
-    the lane then reads the records of these batches again. The delay also keeps the records that a job should read
-    again after a rewind, until its lanes report their new positions.
+    The earlier positions count because a power cut can destroy the most recent batches in a lane's folder. The lane
+    then reads the records of these batches again. The delay also keeps the records that a job should read again after a
+    rewind, until its lanes report their new positions.
 
     Args:
         clock: returns the current time in seconds.
@@ -187,8 +187,9 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """For each partition, take the lower of a job's positions now and in the previous turn. Store these positions,
-        and delete the records before them from the job's intermediate streams. Returns whether there is any stream to
-        do this for. After an error, which is logged, returns False; streams then keep more records than necessary.
+        and delete the records before them from the job's intermediate streams. Returns whether there is any such
+        stream. An error is only logged, and the result is then False. In that case, streams keep more records than
+        necessary.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -216,10 +217,10 @@ class ReaderPositions:
         return bool(places) or purges
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
-        """The lowest offsets that a job still has to read, and its intermediate streams. None and an empty set if the
-        job isn't served, if it is being changed, or if its deployment replaces another one and none of its lanes has
-        begun. In the last two cases, the change or the deployment can still be undone, and other lanes may then
-        continue from where closed lanes ended.
+        """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
+        empty set if the job isn't served, or if its change or its new deployment can still be undone. This is the case
+        while the job is being changed, and while none of the new deployment's lanes has begun. If the change or the
+        deployment is undone, other lanes may continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)

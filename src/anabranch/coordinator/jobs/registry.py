@@ -173,8 +173,8 @@ class JobRegistry:
         self.announce()
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored;
-        if ``grace`` isn't None, the next :meth:`locked_all` then reads the jobs from the store again.
+        """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored.
+        In that case, if ``grace`` isn't None, the next :meth:`locked_all` reads the jobs from the store again.
         """
         try:
             return step(*args, **kwargs)
@@ -183,8 +183,8 @@ class JobRegistry:
             raise
 
     def _look_again(self) -> None:
-        """Adopt all stored jobs again if it isn't known whether a step was stored; otherwise, only those that couldn't
-        be adopted last time. Jobs that can't be adopted are no longer served."""
+        """If it isn't known whether a step was stored, adopt all stored jobs again. Otherwise, adopt only the jobs that
+        couldn't be adopted last time. Jobs that can't be adopted are no longer served."""
         for job in self.store.jobs() if self.unsure else self.unread.jobs:
             if not self.unread.adopted(job, self.adopt):
                 self.jobs.pop(job, None)

@@ -32,9 +32,9 @@ successors.
 
 
 def program_due(job: RunningJob) -> int:
-    """The deployment whose code the next process should have: the earliest deployment that has a seat without a process
-    or, if there is none, the current deployment. If processes are never expelled, every seat counts as one without a
-    process, because a new process can take the seat from its former process, which may be dead.
+    """The deployment whose code the next process should have. This is the earliest deployment that has a seat without a
+    process or, if there is none, the current deployment. If processes are never expelled, every seat counts as a seat
+    without a process. The process in the seat may be dead, and a new process can take the seat from it.
     """
     taken = job.seats.taken if job.seats.expels else frozenset()
     return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)
