@@ -56,7 +56,8 @@ def ready(
     say: Callable[[str], None],
     unless: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Wait for executors, however long the first one takes, and check them. Does nothing without a cluster.
+    """Wait for executors, and check them. The wait for the first executor has no time limit. Without a cluster, nothing
+    happens.
 
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).

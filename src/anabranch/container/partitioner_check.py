@@ -16,10 +16,10 @@ _SAMPLE = 20
 def bases(lane: Lane, stream: str, count: int) -> int:
     """Infer from a lane's partitions how many partitions a stream had when the lane's state was first written.
 
-    In an expansion, a lane gains partitions whose numbers exceed the numbers of its old partitions by multiples of the
-    old partition count. Even if the lane has no such partitions, the stream may have been expanded. The result is then
-    a guess: the smallest divisor of ``count``, the current partition count, that is higher than the numbers of the
-    lane's partitions.
+    The partitions that a lane gains in an expansion reveal the old partition count: their numbers exceed the numbers of
+    the lane's old partitions by multiples of that count. Even if the lane has no such partitions, the stream may have
+    been expanded. The result is then a guess: the smallest divisor of ``count``, the current partition count, that is
+    higher than the numbers of the lane's partitions.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]

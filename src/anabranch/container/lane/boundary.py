@@ -81,8 +81,8 @@ class Boundary:
             self._await(last, turn)
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish or forget the pending batch of a former query, without starting another batch. With ``seen``, part of
-        the batch is known to be visible, so the batch is finished, unless everything must end at once."""
+        """Finish or forget the pending batch of a former query, without starting another batch. ``seen`` says that part
+        of the batch is known to be visible. The batch is then finished, unless everything must end at once."""
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
         query = attempt.use(attempt.build_query())
@@ -164,8 +164,8 @@ class Boundary:
         return breaking_off.estimated(at, number, spent, reporter.usual, cost)
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off; empty if no reason is known here. (The gate can have more
-        reasons.)"""
+        """Why a running batch can't be broken off; empty if no reason is known here. Even then, the query's gate can
+        prevent the batch from being broken off."""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # the batch stays planned

@@ -198,7 +198,7 @@ class LaneSupervisor:
 
     @property
     def _state(self) -> LifeState:
-        """The state of the lane's life. If the lane has failed, what follows is determined first."""
+        """The state of the lane's life. If the lane has failed, it is first decided what follows the failure."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,

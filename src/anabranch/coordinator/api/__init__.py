@@ -1,1 +1,2 @@
-"""The coordinator's HTTP interface: a table of operations; server, client and OpenAPI description are made from it."""
+"""The coordinator's HTTP interface. The server, the client and the OpenAPI description are made from one table of
+operations."""

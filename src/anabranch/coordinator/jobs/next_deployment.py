@@ -45,7 +45,7 @@ class FormerDeployment:
 
     Attributes:
         generation: its last generation.
-        left: its lanes, open or closed, whose work isn't continued by other lanes, or only in part.
+        left: its lanes, open or closed, whose work other lanes don't continue, or continue only in part.
     """
 
     stored: DeploymentRecord
@@ -207,7 +207,7 @@ def _for_containers(program: Program | None) -> Program | None:
 
 
 def _lacks_code(store: Store, program: Program) -> bool:
-    """Whether containers get a program's code from the store, and the store doesn't have it."""
+    """Whether a program's code is missing: containers get the code from the store, but the store doesn't have it."""
     return program.settings.get("job", {}).get("artifact") != "image" and store.artifact(program.artifact) is None
 
 
@@ -217,8 +217,7 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The last deployment of the version before that of ``deployment``, when the job still had that version. Raises
-    ConflictError if there was none."""
+    """The last deployment before the job got the version of ``deployment``. Raises ConflictError if there was none."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

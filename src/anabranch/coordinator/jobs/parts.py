@@ -254,8 +254,8 @@ class AutoscaleState:
         advised: the last generation in which the autosizer gave advice; 0 for none.
         refused: the last generation in which the autosizer's factor was refused; 0 for none.
         undone_at: when a change was last undone, on this coordinator's clock; minus infinity if none was.
-        locate_from: the earliest time at which the autosizer may have the inputs checked, so that the racks of their
-            replicas are known, on this coordinator's clock.
+        locate_from: the earliest time, on this coordinator's clock, at which the autosizer may ask for a check of the
+            inputs. The check looks up the racks of the inputs' replicas.
         scalable: whether the job can have a factor above 1, by deployment and generation. Only the last examined
             generation has an entry.
     """

@@ -21,7 +21,7 @@ _LITTLE = 0.1
 _CONTAINER = 15.0
 """The assumed seconds until a container is ready, as long as this hasn't been measured."""
 _NEW = 0.5
-"""The weight of the newest measurement; all earlier ones together have the rest."""
+"""The weight of the newest measurement, from 0 to 1. All earlier measurements together have the rest of the weight."""
 _AT_MOST = 2.0
 """The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
 _STATELESS = {

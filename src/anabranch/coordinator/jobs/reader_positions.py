@@ -2,7 +2,7 @@
 retention then keeps the records from these offsets on. This is done in the embedded log, and in other systems that keep
 track of the readers of streams.
 
-From the job's intermediate streams, in any system, the records before these offsets are deleted.
+If the stream is an intermediate stream of the job, in any system, the records before these offsets are deleted.
 """
 
 from __future__ import annotations

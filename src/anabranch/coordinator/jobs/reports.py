@@ -140,9 +140,9 @@ def all_restarted(lanes: Mapping[str, Lane], deployment: int) -> dict[str, Lane]
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The lane as it should be stored when its job is started again. If ``followed``, the lane gets the state CLOSING:
-    other lanes continue from it, or it belongs to a former deployment. Otherwise, it gets the state PLANNED. A closed
-    lane stays closed.
+    """The lane as it should be stored when its job is started again. ``followed`` says whether other lanes continue
+    from the lane, or the lane belongs to a former deployment. If so, the lane gets the state CLOSING. Otherwise, it
+    gets the state PLANNED. A closed lane stays closed.
     """
     if lane.state is LaneState.CLOSED:
         return lane

@@ -294,8 +294,9 @@ def figures(model: JobModel) -> dict[str, tuple[int, float]]:
 
 
 def _reached(names: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """The names, and all that they lead to. Looks at each name once, and without recursion: a lane's history can be
-    long, and lanes that were first divided and then merged are reached in many ways."""
+    """These names, and all names that can be reached from them along ``edges``. Each name is looked at only once, and
+    without recursion: a lane's history can be long, and lanes that were first divided and then merged are reached in
+    many ways."""
     found: set[str] = set()
     queue = [*names]
     while queue:

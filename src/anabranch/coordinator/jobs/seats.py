@@ -26,8 +26,8 @@ __all__ = [
 ]
 
 _PREPARED_WITHIN = 5.0
-"""How many seconds after the beginning of a change lanes stop waiting until other processes have prepared their
-successors.
+"""The maximum time, in seconds from the beginning of a change, for which lanes wait for other processes to prepare the
+lanes' successors.
 """
 
 

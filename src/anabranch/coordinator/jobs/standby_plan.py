@@ -112,7 +112,7 @@ def _left(
     """A list with the order to hold or to remove a standby that a process has. The list is empty if the lane isn't
     known, or if this or another process should maintain the lane's standby with this number.
 
-    The standby is removed in any of these cases. Otherwise, the process holds it.
+    The process holds the standby, except in the following cases, in which the standby is removed:
 
     - It is a copy of a former folder of the lane.
     - The lane should have only standbys with other numbers.
