@@ -57,7 +57,7 @@ class Reporter:
 
     def shown(self, query: LaneQuery | None, state: LifeState) -> LaneReport:
         """The report as other threads should see it. Once the attempt has ended, this is the last report. Until then,
-        it is the current report with the progress of the running batch. During a drain, the current report also names
+        it is the current report with the progress of the running batch. During a drain, the report also names
         the message on which a function has been working longest.
         """
         if state.ended and self._last is not None:
