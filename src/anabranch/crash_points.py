@@ -87,7 +87,7 @@ store."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""A file whose name is the note's name with this suffix releases all held processes."""
+"""To release all held processes, create a file whose name is the note's name followed by this suffix."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]

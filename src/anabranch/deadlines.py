@@ -76,14 +76,14 @@ def run_within(
     env: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
 ) -> int:
-    """Run a program without input, and return its exit code. If it hasn't ended after ``within`` seconds, or if the
-    wait is interrupted, it is killed, with all processes that it has started: a program such as ``mvn`` is a shell
-    script, behind which Java would go on.
+    """Run a program without input, and return its exit code. If the program hasn't ended after ``within`` seconds, or
+    if the wait is interrupted, the program and all processes that it has started are killed. Killing only the program
+    wouldn't be enough: ``mvn``, for example, is a shell script that starts Java.
 
     Args:
         late: returns the error to raise after the deadline.
-        output: the file for what the program prints. (A pipe would be read until all of its processes have ended.) By
-            default, this is discarded.
+        output: the file for the program's output; by default, the output is discarded. (This is a file because a pipe
+            would have to be read until all processes of the program have ended.)
 
     Raises:
         OSError: the program can't be run.

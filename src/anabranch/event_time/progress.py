@@ -20,10 +20,10 @@ class Upstream:
         cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
-        gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each is mapped
-            to the lanes that have since reported without naming it. Once all lanes in ``heard`` have done so, the lane
-            is removed, because no later report can name it: a lane's last report precedes those of its successors in
-            the log, and new lanes don't name lanes that were closed before.
+        gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each of these
+            lanes is mapped to the lanes that have since reported without naming it. Once all lanes in ``heard`` have
+            done so, the lane is removed, because no later report can name it: in the log, a lane's last report precedes
+            the reports of its successors, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """
 

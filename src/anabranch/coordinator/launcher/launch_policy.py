@@ -46,7 +46,8 @@ class Demand:
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
         holders: the processes that hold seats.
-        standing_by: the processes without a seat that asked for one at most the length of a lease ago.
+        standing_by: the processes that have no seat, and that asked for one recently (no longer ago than a lease
+            lasts).
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
             time at which it began.
     """
@@ -81,7 +82,7 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """The time since which the process has had nothing to do, and so should end on its own."""
+    """Since when the process has had nothing to do. Such a process should end on its own."""
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False
@@ -89,9 +90,9 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended. ``code`` is the exit code, or the negative number of a signal; None if unknown, or if the
-    process couldn't be started. ``said`` is the last error or the last lines in the process's log, or the reason why
-    the process couldn't be started.
+    """How a process ended. ``code`` is the exit code, or the negative number of the signal that ended the process. It
+    is None if the exit code is unknown, or if the process couldn't be started. ``said`` says why: it is the last error
+    or the last lines in the process's log, or the reason why the process couldn't be started.
     """
 
     code: int | None
@@ -158,8 +159,8 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 
 def undone(crew: Crew, former: Crew, executions: Collection[str]) -> Crew:
-    """The crew in which ``executions``, the processes that couldn't be told to end or be killed, are marked as in
-    ``former`` again. So the next step tries again to end them.
+    """The crew after some processes, ``executions``, couldn't be told to end or be killed. These processes get the
+    marks ``told`` and ``killed`` that they have in ``former``, so that the next step tries again.
     """
     marks = {member.execution: (member.told, member.killed) for member in former.members}
     members = (
@@ -184,9 +185,9 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
-    A process counts even before the coordinator first hears from it, and while it replaces itself, because Spark takes
-    time to start. It no longer counts once it has been told to end, or should end on its own: because all processes
-    must end, or because the coordinator no longer hears from it.
+    Because Spark takes time to start, a process counts as running even before the coordinator first hears from it, and
+    while it replaces itself. A process no longer counts once it has been told to end. It doesn't count, either, if it
+    should end on its own, because all processes must end or because the coordinator no longer hears from it.
 
     Args:
         crew: the crew that the last call returned, with the processes that were started since then (see
@@ -253,8 +254,8 @@ def _is_failure(member: Member, how: ProcessEnd) -> bool:
 
 
 def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
-    """Count a failure. If the process was started before the last failure, the failure isn't counted again, and only
-    its reason is recorded.
+    """Count the failure of a process. If the process was started before the last counted failure, only the reason is
+    recorded.
     """
     if started <= crew.failed_at:
         return replace(crew, reason=reason)
@@ -298,7 +299,9 @@ def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Cr
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew and, if there have been too many processes for a while, the ones to end: the newest that stand by."""
+    """The crew and the processes to end. If there have been too many processes for ``SURPLUS_FOR`` seconds, these are
+    the newest of the processes that stand by; otherwise, there are none.
+    """
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:

@@ -80,7 +80,8 @@ class Processes:
 
     def _newest(self, job: str) -> float:
         """When the job's newest process was started, in seconds since 1970, according to the process's name; 0.0 if
-        there is no process. New names must sort after the newest name, even if the clock was set back.
+        there is no process. The next name must contain a later time, because names must sort by age even if the clock
+        was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))

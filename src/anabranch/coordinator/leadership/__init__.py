@@ -1,3 +1,3 @@
-"""Elects one of the coordinators that share a store, has the elected coordinator serve jobs, and manages the notes and
-locks of processes that serve jobs.
+"""Elects a leader among the coordinators that share a store, and has the leader serve the jobs. Also manages the locks
+that keep two processes from serving one job, and the notes that tell other processes where a job is served.
 """

@@ -17,8 +17,8 @@ log = logs.get_logger()
 
 
 class Election:
-    """A candidate for the lead. Two candidates never lead at the same time, even if a process is paused for long,
-    provided that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
+    """A candidate for the lead. Two candidates never lead at the same time, even if a process is paused for long. This
+    requires that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
     A leader measures its lease from the moment before it stores a claim or a renewal. Other candidates measure from the
     moment after they first saw that claim or renewal. They claim the lead if no further renewal follows for longer than

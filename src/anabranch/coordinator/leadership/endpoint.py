@@ -25,7 +25,7 @@ __all__ = ["RunLock", "find", "remove", "run_folder", "write"]
 
 _ANSWERS_WITHIN = 2.0
 _TRIES, _PAUSE = 3, 0.02
-"""How often a process tries to take a lock, and how many seconds it waits between two attempts."""
+"""How many times a process tries to take a lock, and how many seconds the process waits between two attempts."""
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
@@ -39,8 +39,8 @@ class Note(Document, frozen=True, kw_only=True):
 
 
 def run_folder(store_url: str) -> Path:
-    """The folder for notes and locks, next to a store. If the store's file is a symbolic link, the folder is next to
-    the file that the link leads to, so that it is the same under each name of the store. Raises ConfigError if the
+    """The folder for notes and locks, next to the store's file. If this file is a symbolic link, the folder is next to
+    the file that the link leads to, so that all names of a store lead to the same folder. Raises ConfigError if the
     store isn't in a file.
     """
     path = address.path_of(store_url)

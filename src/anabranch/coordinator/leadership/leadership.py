@@ -23,7 +23,9 @@ __all__ = ["Leadership"]
 
 _EVERY = 0.25
 _AGAIN_AFTER = 5.0
-"""How many seconds after a failed attempt to serve a job the next attempt follows, unless the store was away."""
+"""After a failed attempt to serve a job, the next attempt follows this many seconds later or, if the attempt failed
+because the store wasn't available, in the next turn.
+"""
 
 log = logs.get_logger()
 
@@ -31,8 +33,8 @@ Fencing = Callable[[Lane, Mapping[str, Any]], None]
 
 
 class Leadership:
-    """Inside ``with``, takes part in the election and, while the coordinator leads, adopts and advances the store's
-    jobs, has lanes fenced, and has the launcher start and end containers.
+    """Inside ``with``, takes part in the election. While the coordinator leads, adopts and advances the store's jobs,
+    has lanes fenced, and has the launcher start and end containers.
 
     On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 

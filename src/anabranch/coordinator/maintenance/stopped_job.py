@@ -74,7 +74,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """The number of seconds without a renewal of the lease after which a leader counts as ended."""
+    """For how many seconds a leader can fail to renew its lease before it counts as ended."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 
@@ -169,8 +169,8 @@ def ended(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane doesn't know yet
-            where it begins, and it either has a predecessor that has closed, or undoes a rewind.
+        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane that has a closed
+            predecessor, or that undoes a rewind, doesn't know yet where it begins.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"
@@ -203,8 +203,9 @@ def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those folders in ``there`` that will never be read again, sorted: folders of closed lanes from which no open lane
-    still has to continue, and former folders of open lanes. Folders of unknown lanes aren't returned.
+    """Of the folders in ``there``, those that will never be read again, sorted. These are the former folders of open
+    lanes, and the folders of closed lanes from which no open lane still has to continue. Folders of unknown lanes
+    aren't returned.
 
     Args:
         known: all lanes that the stopped job has ever had, none of them in the middle of a change: see :func:`lanes`.

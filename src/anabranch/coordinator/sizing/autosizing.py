@@ -25,8 +25,8 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "outside", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""For how many seconds every look must have found the factor too small before it is raised: ``_SURE`` if records wait
-too long, ``_SURE_OF_WORK`` if functions merely work too much.
+"""Before the factor is raised, every look at the job must have found it too small for this many seconds: ``_SURE`` if
+records wait too long, ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
@@ -41,8 +41,8 @@ _PAUSES = 3
 _MOST = 4
 """A single step divides the factor by at most this number."""
 _STALE = 5.0
-"""The age in seconds from which a lane's metrics count as out of date, so that nothing is concluded from them. The
-metrics of a lane without any load never change, and never count as out of date.
+"""If a lane's metrics are at least this many seconds old, they count as out of date, and nothing is concluded from
+them. The metrics of a lane without any load never count as out of date, because they never change.
 """
 _AFTER_UNDONE = 10
 """The number of cooldowns for which the factor isn't changed after a change that was undone."""
@@ -51,9 +51,9 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, it isn't lowered
-as far again for ``_SHUNNED`` cooldowns, unless the arrival rate falls below ``_MUCH_LESS`` times the rate at the time
-when the factor rose.
+"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, the lower factor
+was too small. The factor then isn't lowered as far again for ``_SHUNNED`` cooldowns, unless the arrival rate falls
+below ``_MUCH_LESS`` times the rate at which the factor rose.
 """
 _WORKS = 0.1
 """The share of the time for which functions must work on their busiest bucket. Below this share, their speed proves
@@ -105,8 +105,8 @@ class Assessment:
 
     @property
     def pressing(self) -> FactorNeed | None:
-        """The need for the largest factor among the lanes whose records would wait too long and that a larger factor
-        helps; None if there is no such lane.
+        """Among the lanes whose records would wait too long, and which a larger factor would help, the need for the
+        largest factor. None if there is no such lane.
         """
         urgent = (each for each in self.needs if each.urgent and each.factor > self.factor)
         return max(urgent, key=lambda each: (each.factor, each.now), default=None)
@@ -203,8 +203,8 @@ def decide(
     """The factor that a job should have, given ``look`` and ``after``, the results of :func:`looked`.
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
-    Otherwise, the factor is changed only after the cooldown, except that in a deployment's first generation, it can be
-    raised earlier. After a change was undone, the factor isn't changed for ten cooldowns, whatever the job needs.
+    Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
+    earlier. After a change was undone, the factor isn't changed for ten cooldowns, whatever the job needs.
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.
@@ -231,8 +231,8 @@ def decide(
 
 
 def _raised(status: JobStatus, patience: float, look: Assessment, after: Findings, now: float) -> Verdict:
-    """What to do about a factor that is too small. Lanes whose records would wait too long are helped even while a
-    lane that needs a larger factor has to wait.
+    """What to do about a factor that is too small. If the job has to wait for the largest factor that a lane needs, the
+    factor can still be raised as far as is needed by lanes whose records would wait too long.
 
     Args:
         patience: how many seconds of the cooldown are left.
@@ -258,8 +258,8 @@ def _raised(status: JobStatus, patience: float, look: Assessment, after: Finding
 
 
 def outside(limits: AutoscaleSettings, job: str, factor: int) -> str:
-    """Why the autosizer leaves a factor alone that isn't between the limits, and what the user can do; empty if the
-    factor is between the limits.
+    """The message for a factor outside the limits: why the autosizer leaves the factor alone, and what the user can do.
+    Empty if the factor is within the limits.
     """
     if limits.min <= factor <= limits.max:
         return ""
@@ -365,7 +365,7 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """For how many seconds after a change the factor usually isn't changed again."""
+    """The length of the cooldown: for how many seconds after a change the factor usually isn't changed again."""
     return _seconds(limits.cooldown)
 
 

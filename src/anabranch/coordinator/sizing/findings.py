@@ -14,7 +14,8 @@ __all__ = ["Findings", "RejectedFactor", "Streak"]
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """The latest looks, as far as all of them have found the same thing. Empty if the last look didn't find it.
+    """An unbroken series of looks that all found the same thing, up to the latest look. Empty if the latest look didn't
+    find it.
 
     Args:
         since: when the first of these looks was, on any clock; None if there are none.
@@ -25,11 +26,11 @@ class Streak:
     looks: int = 0
 
     def looked(self, found: bool, now: float) -> Streak:
-        """The looks after another one, at ``now``. ``found`` says whether that look found the same thing."""
+        """The series after one more look, at ``now``. ``found`` says whether this look found the same thing."""
         return Streak(now if self.since is None else self.since, self.looks + 1) if found else Streak()
 
     def lasts(self, looks: int, seconds: float, now: float) -> bool:
-        """Whether these are at least ``looks`` looks, and the first of them was at least ``seconds`` ago."""
+        """Whether the series has at least ``looks`` looks, and began at least ``seconds`` ago."""
         return self.since is not None and self.looks >= looks and now - self.since >= seconds
 
 
@@ -59,11 +60,11 @@ class Findings:
         too_small: the last factor that proved too small soon after the factor fell to it; None if none counts now.
         changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
             state other than running. Minus infinity if no change has been seen.
-        rising: the latest looks, as far as all of them have found the factor too small.
-        pressing: the same for looks that have found it too small because records would wait too long.
-        falling: the same for looks that have found it too large.
+        rising: the unbroken series of looks, up to the latest one, that found the factor too small.
+        pressing: the same for looks that found the factor too small because records would wait too long.
+        falling: the same for looks that found the factor too large.
         falls_to: the largest factor that the looks in ``falling`` have suggested.
-        advising: the latest looks, as far as all of them have given advice.
+        advising: the same for looks that gave advice.
         seen: experience with factors, by stage and group.
     """
 

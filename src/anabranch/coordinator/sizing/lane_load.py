@@ -192,9 +192,9 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
     A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
-    as the last known increase did or, if none is known, almost in proportion; but no factor divides a hot key. A factor
-    above ``threads`` counts as ``threads``, because functions work on at most ``threads`` buckets of a partition at
-    once. If the functions are ``sequential``, the factor changes nothing.
+    as the last known increase did or, if none is known, almost in proportion. The work on a hot key isn't sped up,
+    because no factor divides a key. A factor above ``threads`` counts as ``threads``, because functions work on at most
+    ``threads`` buckets of a partition at once. If the functions are ``sequential``, the factor changes nothing.
     """
     if load.sequential:
         return 1.0

@@ -22,12 +22,12 @@ _GAIN = 0.8
 this share or less.
 """
 _NEARLY = 1.1
-"""If the costs of factors differ by less than this multiple, the smallest factor is chosen."""
+"""Of the factors that cost at most this multiple of the lowest cost, the smallest is chosen."""
 _SOON = 2
 """After the factor is lowered, the input is assumed to grow by this power of its growth in the last half minute."""
 _HELD_UP = 0.5
-"""If functions work for at least this share of the time, they hold the lane up. Otherwise, everything else counts as
-holding the lane up if it takes longer than functions do.
+"""If functions take at least this share of the time, they hold the lane up. If they take less, they hold the lane up
+only if everything else doesn't take longer than they do.
 """
 
 

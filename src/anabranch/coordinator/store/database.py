@@ -85,8 +85,8 @@ def explained(url: str, has_written: bool = False) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Args:
-        has_written: whether this process has written to the store. If so, its settings were right once, so that
-            errors which can pass are StoreUnavailableErrors.
+        has_written: whether this process has written to the store. If so, its settings are known to have worked, so an
+            error that can go away on its own is raised as StoreUnavailableError.
 
     Raises:
         StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.

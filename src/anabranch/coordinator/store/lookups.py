@@ -72,8 +72,9 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
 
 
 def revisions(connection: sa.Connection) -> dict[str, tuple[object, ...]]:
-    """For each job, a value that changes when something happens to the job. Reads no document, and of the deployments
-    only the last one of each job: with an inner join, or a condition on its columns, SQLite would search all of them.
+    """For each job, a value that changes when something happens to the job. The query reads no document, and only the
+    last deployment of each job. It uses an outer join without a condition, because otherwise SQLite would search all
+    deployments.
     """
     present = deployments.alias()
     last = sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == jobs.c.name).correlate(jobs)
@@ -112,7 +113,9 @@ def has_request(connection: sa.Connection, job: str, deployment: int, request: s
 
 
 def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
-    """The first deployment that had the same version as ``deployment``; the latter if the store doesn't have it."""
+    """The first deployment that had the same version as ``deployment``. If the store doesn't know ``deployment``, this
+    number is returned unchanged.
+    """
     query = _documents(job, deployment).where(models.c.generation == 1)
     document = connection.execute(query).scalar()
     return (0 if document is None else _version.decode(document).again) or deployment
@@ -128,7 +131,9 @@ _version = msgspec.json.Decoder(_Again)
 
 
 class _Requested(msgspec.Struct):
-    """The part of a model that contains the request's id. A whole model with many tasks takes long to decode."""
+    """The part of a model that contains the request's id. Only this part is decoded, because decoding a whole model
+    with many tasks takes long.
+    """
 
     request: str = ""
 

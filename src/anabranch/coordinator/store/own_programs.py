@@ -33,9 +33,9 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
 
 
 def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
-    """Give the ``own`` program of one deployment to all deployments of the job that differ from this one only in the
-    bodies of functions, so that the program's code can also close their lanes. Programs that aren't ``in_process``
-    stay. Does nothing if ``own.lacks`` names something.
+    """Store ``own``, the program of one deployment, for all deployments of the job that differ from this deployment
+    only in the bodies of functions. The program's code can then close the lanes of these deployments, too. Programs
+    that aren't ``in_process`` aren't replaced. Does nothing if ``own.lacks`` names something.
 
     Args:
         fingerprint: the fingerprint of the deployment to which ``own`` belongs.

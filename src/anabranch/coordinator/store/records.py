@@ -42,7 +42,9 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     promises: dict[str, str]
     formats: dict[str, Format]
     program: Program | None
-    """What containers in other processes need; None if the process that serves the job is the only container."""
+    """What other processes need to become containers of the job; None if the process that serves the job is the only
+    container.
+    """
     until_caught_up: bool
     error: str | None
     created_at: float
@@ -63,7 +65,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
     """A process that has taken a seat."""
 
     LEFT: ClassVar = "it gave its seat back"
-    """The value of ``gone`` for a process that has returned the seat itself."""
+    """The value of ``gone`` for a process that returned the seat of its own accord."""
 
     id: str
     job: str
@@ -82,7 +84,7 @@ class ContainerRecord(Document, frozen=True, kw_only=True):
 
     @property
     def has_left(self) -> bool:
-        """Whether the process has returned the seat itself, and didn't lose it."""
+        """Whether the process returned the seat of its own accord, rather than losing it."""
         return self.gone == self.LEFT
 
     @classmethod
@@ -149,7 +151,7 @@ class Event(LoggedEvent, frozen=True, kw_only=True):
 
     kind: EventKind
     mark: MarkKind | None = None
-    """What happened to the event's lane, if this matters for when the lane ran."""
+    """What happened to the event's lane, if this helps to determine when the lane ran."""
     change: ChangeStep | None = None
     """What the event adds to the record of a change, if anything."""
 

@@ -43,8 +43,8 @@ class Store:
     A store in an older format is migrated first, in one transaction; a leader with the older program loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
-    writes only while it leads: each transaction that writes checks that the epoch that this object claimed is still the
-    last one. Without such a call, it writes no matter who leads.
+    writes only while it leads: each transaction that writes checks that nobody has claimed a later epoch. Without such
+    a call, this object writes no matter who leads.
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
@@ -254,8 +254,9 @@ class Store:
         noted: Sequence[Event] = (),
         gone: str = "",
     ) -> None:
-        """Like :meth:`create_deployment`, for a deployment that replaces ``start.model.replaces``, whose state becomes
-        ``former``. Stores ``changed`` lanes. With ``gone`` (a reason), all processes lose their seats."""
+        """Like :meth:`create_deployment`, for a deployment that replaces another. The replaced deployment,
+        ``start.model.replaces``, gets the state ``former``. Also stores the ``changed`` lanes. If there is a reason,
+        ``gone``, all processes lose their seats."""
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)

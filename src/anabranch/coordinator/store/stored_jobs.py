@@ -54,8 +54,8 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def all_read(store: Store, read: Callable[[str], T], instead: Callable[[JobStatus], T]) -> list[T]:
-    """The results of ``read`` for all jobs, sorted by name. If a job can't be read, ``instead`` makes its result from a
-    status with the job's state and, as ``error``, the reason, so that one job doesn't hide the others. Errors that
+    """The results of ``read`` for all jobs, sorted by name. A job that can't be read doesn't hide the other jobs:
+    ``instead`` makes its result from a status that contains the job's state and, as ``error``, the reason. Errors that
     concern the whole store are raised.
     """
     found = []
@@ -180,8 +180,8 @@ def is_known(store: Store, job: str, request: str) -> bool:
 
 
 def requested(store: Store, job: str, request: str) -> int | None:
-    """The number of the deployment with the generation that was requested with this id; None if none of the job's last
-    generations was."""
+    """The number of the deployment in which a generation was requested with this id. Only the job's last generations
+    are checked; None if none of them was requested with this id."""
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:

@@ -23,7 +23,9 @@ _is_open = sa.and_(
     lanes.c.deployment == deployments.c.id,
     lanes.c.state != LaneState.CLOSED.value,
 )
-"""A condition in a query of deployments: a lane isn't closed, so the deployment's code is needed to close it."""
+"""A condition for queries of deployments: the deployment has a lane that isn't closed, so the deployment's code is
+needed to close it.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def _newest(connection: sa.Connection, job: str, count: int) -> set[str]:
 
 
 def _required(connection: sa.Connection, job: str) -> set[str]:
-    """The code without which a job couldn't close its open lanes, or couldn't return to the version before the present
-    one, or from a change to the version that the change replaces."""
+    """The code that a job needs in any case: for its present version, for closing its open lanes, and for returning to
+    the version before the present one or, if a change is undone, to the version that the change replaces."""
     last = connection.execute(sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == job)).scalar_one()
     present, replaced = (lookups.version_of(connection, job, number) for number in (last, last - 1))
     former = lookups.version_of(connection, job, present - 1)

@@ -30,8 +30,8 @@ class StreamOpener:
         self._busy = threading.Lock()
 
     def streams(self, job: str, program: Program | None, outputs: Mapping[str, str]) -> dict[str, str]:
-        """A job's outputs that are streams, not tables; all outputs if the job's settings aren't available here, so
-        that the two can't be told apart. ``outputs`` and the result map each output's name to its system's name.
+        """A job's outputs that are streams. If the job's settings aren't available here, streams can't be told from
+        tables, so all outputs are returned. ``outputs`` and the result map each output's name to its system's name.
         """
         systems = self._systems or (None if program is None else _systems_of(job, program, ""))
         return {name: of for name, of in outputs.items() if systems is None or not systems.is_table(name)}

@@ -25,8 +25,8 @@ class Histories:
         self._lock = threading.Lock()
 
     def sample(self) -> None:
-        """Record the current metrics of each served job, unless this has already been done in the current step of
-        ten seconds, and forget metrics that are too old. Call this about once a second, or more often."""
+        """Record the current metrics of each served job, once in each step of ten seconds, and forget metrics that are
+        too old. Call this about once a second, or more often."""
         slot = int(self._registry.now() // STEP)
         with self._lock:
             served = list(self._registry.jobs)
@@ -39,7 +39,9 @@ class Histories:
                     its.look(found, self._registry.now())
 
     def _forget(self, slot: int, jobs: Iterable[str]) -> None:
-        """Forget the metrics of jobs that aren't served any more: those of lanes after an hour, all after a day."""
+        """Forget the metrics of jobs that aren't served any more: the metrics of lanes after an hour, and all others
+        after a day.
+        """
         for job in jobs:
             its = self._by_job[job]
             if slot - its.last > DAY or slot < its.last - 1:

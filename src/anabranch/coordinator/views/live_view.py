@@ -24,7 +24,9 @@ __all__ = ["all_heard", "change_of", "lag", "lag_of", "live", "stored"]
 
 
 def lag(report: LaneReport) -> int | None:
-    """The number of offsets between a lane's positions and its inputs' end offsets; None if the latter aren't known."""
+    """The number of offsets between a lane's positions and its inputs' end offsets; None if the end offsets aren't
+    known.
+    """
     return report.progress.lag if report.progress.ends_known else None
 
 

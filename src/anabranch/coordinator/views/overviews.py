@@ -46,7 +46,7 @@ def served(job: RunningJob, registry: JobRegistry, lag_trend: float | None) -> J
 
 
 class StoredOverviews:
-    """Makes the lines of jobs that aren't served here, and keeps those of jobs at rest. Thread-safe."""
+    """Makes the overview lines of jobs that aren't served here, and caches the lines of jobs at rest. Thread-safe."""
 
     def __init__(self, registry: JobRegistry) -> None:
         self._registry = registry

@@ -1,4 +1,6 @@
-"""Lists the partitions that a job reads, in sorted rows, one for each partition and lane, and sums up all rows."""
+"""Lists the partitions that a job reads, in sorted rows: one row for each partition and lane. Also computes totals over
+all rows.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,9 @@ class PartitionFilter:
 def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
-    """The partitions that lanes read: the rows that ``wanted`` selects, and totals over all partitions of its stage and
-    lane, including those that ``start`` and ``limit`` leave out. ``reports`` are the lanes' latest reports, by lane id;
-    None if the job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
+    """The partitions that lanes read: the rows that ``wanted`` selects, and totals. The totals cover all partitions of
+    the wanted stage and lane, including those that ``start`` and ``limit`` leave out. ``reports`` are the lanes' latest
+    reports, by lane id; None if the job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

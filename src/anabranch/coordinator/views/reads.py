@@ -49,7 +49,7 @@ _LAST_ID = 2**62
 _MOST_CELLS = 20_000
 _DEPLOYMENTS = 50
 _WATCHED = 30.0
-"""How many seconds processes report the watermark of each SSP after a request for partitions."""
+"""After a request for partitions, processes report the watermark of each SSP for this many seconds."""
 
 
 class Reads:
@@ -282,9 +282,9 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """How many buckets of each partition each seat has, in one stage (by default, the job's first stage). Returns
-        at most ``limit`` partitions, from index ``start`` on. Partitions that the grouper puts into one task count as
-        one.
+        """The number of each partition's buckets that each seat has, for one stage (by default, the job's first stage).
+        Returns at most ``limit`` partitions, from index ``start`` on. Partitions that the grouper puts into one task
+        count as one.
 
         Raises:
             NotFoundError: there is no such job or stage.
