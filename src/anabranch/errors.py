@@ -117,9 +117,9 @@ class FencedError(ConflictError):
 
 
 class LogError(AnabranchError):
-    """Records of a stream do not exist any more, or files of a stream or a table are missing, truncated or damaged, do
-    not match their manifest, or cannot be written or deleted. If the message names a missing or damaged file, restore
-    the file."""
+    """Records of a stream do not exist any more, or something is wrong with the files of a stream or a table. They are
+    missing, truncated or damaged, do not match their manifest, or cannot be written or deleted. If the message names a
+    missing or damaged file, restore the file."""
 
 
 class StalledError(AnabranchError):

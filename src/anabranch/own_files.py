@@ -1,5 +1,5 @@
-"""Creates folders and files that only their owner can read, because they contain jobs' data. :func:`sync` makes them
-durable, :func:`below` lists them.
+"""Creates folders and files that only their owner can read, because they contain jobs' data. :func:`sync` makes folders
+and files durable, and :func:`below` lists the files below a folder.
 """
 
 from __future__ import annotations

@@ -20,13 +20,14 @@ __all__ = ["Registry", "Version"]
 
 _CLIENT = {"timeout": 15, "max.retries": 3, "retries.wait.ms": 200, "retries.max.wait.ms": 2000}
 """``timeout`` is the time limit for an answer, in seconds. If the registry can't be reached or is busy, the client
-tries again up to ``max.retries`` times. The other two values limit the first pause before that, and any pause, in ms.
+tries again up to ``max.retries`` times. The pause before the first retry is at most ``retries.wait.ms``, and no pause
+is longer than ``retries.max.wait.ms``.
 """
 
 _NOT_FOUND = 404
 _UNKNOWN = (40401, 40402, 40403)
 """The error codes with which a registry says that a subject, a version or a schema doesn't exist. A 404 without one of
-them, such as that of a proxy, says nothing about the subject.
+these codes, for example from a proxy, says nothing about the subject.
 """
 _REFUSED = (401, 403)
 _INCOMPATIBLE = 409

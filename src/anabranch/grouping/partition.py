@@ -1,5 +1,5 @@
-"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream that isn't broadcast and
-has such a partition.
+"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream, except of streams that
+are broadcast or have no partition i.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ class _Process:
 
     Attributes:
         inherited: in the user's process, the environment that workers inherit; empty in workers.
-        followed: in the user's process, whether workers follow it.
-        applied: in a worker, the changes that it has made.
+        followed: in the user's process, whether workers follow its environment.
+        applied: in a worker, the changes that the worker has made to its environment.
         replaced: in a worker, the values that variables had before these changes.
     """
 
@@ -43,7 +43,7 @@ _process = _Process()
 
 
 def follow(workers: bool = True) -> None:
-    """Have ``workers`` follow the environment of this process, or not. The first call with True remembers the
+    """Set whether Python workers follow the environment of this process. The first call with True remembers the
     environment as the one that workers inherit, because PySpark's JVM lasts as long as the process.
     """
     _process.followed = workers

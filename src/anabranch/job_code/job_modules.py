@@ -110,8 +110,8 @@ class _Loaded:
 @dataclass
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
-    ``code``. Doesn't find top-level modules with :data:`RESERVED` names. Of a package, this finder finds either all
-    modules or none, because a package that is imported again only in part has two classes of each name.
+    ``code``. Doesn't find top-level modules with :data:`RESERVED` names. This finder finds either all modules of a
+    package or none: if only some of them were imported again, a package would have two classes with the same name.
 
     Attributes:
         environment: in a worker, the changes of the environment with which the modules are imported.
@@ -140,7 +140,7 @@ class _Finder(MetaPathFinder):
         return found
 
     def fits(self, code: JobCode) -> bool:
-        """Whether the modules that were found are those of ``code``, and a worker has imported them with its present
+        """Whether this finder's modules are those of ``code`` and, in a worker, were imported with the worker's present
         environment.
         """
         return self.code == code and self.environment == environment.applied()
@@ -167,9 +167,9 @@ class _Finder(MetaPathFinder):
         return found if Path(found.origin).is_relative_to(code.home) else None
 
     def _is_in_home(self, package: str, path: Sequence[str]) -> bool:
-        """Whether this finder has found a package, or the job is in the package. If the package is only folders,
-        without a file: whether one of the folders is the package's place in the job's folder, and the same is true of
-        the package that it is in.
+        """Whether the modules of a package come from the job's folder. A package with a file must have been found by
+        this finder, or contain the job. A package without a file must have a folder at its place in the job's folder,
+        and the package around it, if any, must come from the job's folder, too.
         """
         if getattr(sys.modules.get(package), "__file__", None) is not None:
             return package in self.served or self.code.name.startswith(f"{package}.")
@@ -205,7 +205,8 @@ def new_code(file: Path) -> JobCode:
 
 def enter(code: JobCode) -> None:
     """Make the modules of a job importable in this process, with precedence over modules of jobs that were entered
-    before. If the code has changed since, or a worker's environment, the modules are imported again.
+    before. If the code or, in a worker, the environment has changed since the modules were imported, they are imported
+    again.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
@@ -303,7 +304,9 @@ def home_of(code: JobCode) -> str:
 
 
 def _here(code: JobCode) -> JobCode:
-    """The code with the paths of this process. A module that was imported again after an edit isn't the given one."""
+    """The code with the paths of this process, if this process was given code with the same name and hash. Other code,
+    such as that of a module that was imported again after an edit, is returned unchanged.
+    """
     given = _given.get(code.name)
     return replace(given, reloads=code.reloads) if given is not None and given.sha256 == code.sha256 else code
 
@@ -317,9 +320,9 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 
 def register_imported(code: JobCode, functions: Mapping[int, Any]) -> None:
-    """Record that this process has imported a module with a job. If the module was registered with the functions of
-    another job, it was reloaded. Then workers import the job's modules again, because others may have been reloaded,
-    too.
+    """Record that this process has imported a module with a job. If the module was already registered with the
+    functions of another job, it has been reloaded. Workers then import all of the job's modules again, because others
+    may have been reloaded, too.
     """
     before = _loaded.get(code.name)
     if before is None:

@@ -1,4 +1,4 @@
-"""Loads a job's modules from their files, and keeps their texts, also for other processes."""
+"""Loads a job's modules from their files, and keeps the texts, so that other processes can import the same texts."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ _FUNCTIONS = (FunctionType, MethodType, functools.partial)
 
 
 def files(function: Any) -> Iterator[str]:
-    """The user's files in which a function or a processor is defined. Methods, ``functools.partial`` and decorators are
-    looked through: what is wrapped comes before its wrapper. Nothing for a function of a library, and for one that
-    wasn't defined in a file.
+    """The user's files in which a function or a processor is defined. For a method, a ``functools.partial`` or a
+    decorated function, the files of what is wrapped come first, then the wrapper's file. A function of a library, or
+    one that wasn't defined in a file, adds no file.
     """
     for part in _parts(function, set()):
         file = _file(part)
@@ -60,8 +60,8 @@ def _parts(value: Any, seen: set[int]) -> Iterator[FunctionType | type]:
 
 
 def _inner(value: Any) -> Iterator[Any]:
-    """What a method, a partial or a decorator calls. A library's decorator needn't say what it wraps. So for functions
-    of libraries, these are also the functions among their arguments, or in the variables around them.
+    """What a method, a partial or a decorator calls. A library's decorator doesn't always reveal what it wraps. So for
+    a library's function, the functions among its arguments or in its closure are yielded, too.
     """
     if isinstance(value, MethodType):
         yield from (value.__func__, value.__self__)
@@ -99,7 +99,7 @@ def _is_set(cell: Any) -> bool:
 
 
 def _file(part: FunctionType | type) -> str | None:
-    """The file of a function's code or, for a class and for a function that was made from a text, of the module."""
+    """The file of a function's code. For a class, or for a function whose code isn't in a file, the file of the module."""
     code = getattr(part, "__code__", None)
     if code is not None and Path(code.co_filename).is_file():
         return str(code.co_filename)

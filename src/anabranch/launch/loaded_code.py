@@ -15,8 +15,8 @@ __all__ = ["changed"]
 
 def changed(home: Path, packed: Artifact | None = None) -> Path | None:
     """The file of a loaded module whose text has changed since the module was loaded; None if there is no such file. A
-    module's loaded text is compared with the module's text in ``packed``, the job's packed code. If the module isn't in
-    it, or if ``packed`` is None, the loaded text is compared with the text on disk. ``home`` is the job file's folder.
+    module's loaded text is compared with the module's text in ``packed``, the job's packed code. If ``packed`` is None,
+    or lacks the module, the loaded text is compared with the text on disk. ``home`` is the job file's folder.
     """
     loaded = job_modules.sources_of(job_modules.code_in(str(home)))
     there = _texts(packed, {path: Path(path).relative_to(home).as_posix() for path in loaded})

@@ -55,10 +55,10 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def _may_hold_secrets(self, path: Path) -> bool:
-        """Whether a file is TOML with a section of anabranch's settings, or a TOML file that can't be read, such as a
-        half-edited one. Such a file could contain secrets that aren't noticed when the stored settings are checked,
-        because the file's own settings are overridden or not used. Containers don't need settings from a file, because
-        the settings are stored.
+        """Whether a file is left out of the packed code because it may contain secrets. This is so for a TOML file that
+        has a section of anabranch's settings, or that can't be read (for example, because it is half edited). The check
+        of the stored settings could miss such secrets, because the file's own settings may be overridden or not used.
+        Containers don't need the file, because the settings are stored.
         """
         if path.suffix.lower() != ".toml":
             return False

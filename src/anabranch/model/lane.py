@@ -73,8 +73,8 @@ class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
     From predecessors that never had a folder, the lane takes over ``drained`` (without ``state``, if the lane is
-    ``afresh``) and, unless it has its own, ``rewind``; and if the only predecessor is such a lane, and the lane is
-    stateful, also ``afresh``.
+    ``afresh``) and, unless the lane has its own, ``rewind``. A stateful lane with a single predecessor that never had a
+    folder also takes over ``afresh``.
 
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
@@ -105,16 +105,16 @@ class Lane(Document, frozen=True, kw_only=True):
             begins where the ``start`` of the stream's ``read`` says.
         afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
             each SSP, at the highest offset at which a predecessor ended.
-        rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made it;
-            otherwise None.
+        rewind: where and with which state the lane begins, if the lane was made by a rewind or by the undoing of a
+            rewind; otherwise None.
         drained: what the lane takes over, if the lane is one of the first lanes of the deployment after a drain or a
             reset, or continues for such lanes that never began; otherwise None. Such a first lane has no predecessors,
             and its ``starting`` and ``inherits`` are known when the lane is made.
-        starts_over: the whole partitions in which event time starts over because the predecessors that had them never
-            began, and have nothing from which their event time could go on. If there are any, the lane begins without a
-            watermark.
-        began_since: with ``starts_over``, the lanes in ``inherits`` whose event time counts nevertheless, in the
-            partitions that they read: lanes that began after event time last started over.
+        starts_over: the whole partitions in which event time starts over. It does so if the predecessors that had these
+            partitions never began, and have no event time to continue from. If there are any such partitions, the lane
+            begins without a watermark.
+        began_since: with ``starts_over``, the lanes in ``inherits`` that began after event time last started over. In
+            the partitions that they read, their event time counts nevertheless.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
@@ -200,8 +200,8 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def was_silent(self) -> bool:
-        """Whether a lane that has ended committed no batch of its own, so that the readers of its outputs have no
-        report from it."""
+        """Whether the lane, when it last ended, had committed no batch of its own. If so, the readers of its outputs
+        have no report from the lane."""
         return self.last_batch < self.first_batch
 
     @property

@@ -28,8 +28,8 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""The parts of a declaration, as Spark's parser divides it. Whatever is left out, such as a quote without an end, is an
-error for Spark."""
+"""Divides a declaration into the same parts as Spark's parser. Text that belongs to no part, such as a quote without an
+end, is an error in Spark."""
 
 
 def field_names(declaration: str | None) -> tuple[str, ...]:

@@ -40,8 +40,8 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 
 def as_key(effect: keys.Effect) -> Effect:
-    """Convert ``effect``, an operator's effect on key columns, into the operator's effect on the event-time column. For
-    operators that treat this column like a key column.
+    """Convert ``effect``, an operator's effect on key columns, into the operator's effect on the event-time column.
+    Used for operators that treat this column like a key column.
     """
 
     def run(node: Node, time: EventTime) -> EventTime:

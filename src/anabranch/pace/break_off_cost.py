@@ -63,6 +63,6 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
 
 def _least(gradual: bool) -> float:
-    """The number of seconds by which the rest of a batch must take longer than the time already spent on it, for
-    breaking off to be worthwhile."""
+    """Breaking off a batch is worthwhile only if the rest of the batch takes longer, by this number of seconds, than
+    the time already spent on it."""
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

@@ -40,8 +40,8 @@ _OUTLASTS = 3.0
 records. Test batches are an exception; see :meth:`Pace._tried`.
 """
 _NEAR = 0.5
-"""A batch counts as a measurement of the time for its records if its duration, minus the fixed time, is at least this
-share of the target, minus the fixed time."""
+"""A batch counts as a measurement of the time for its records if the records took at least this share of the time that
+they may take. These two times are the batch's duration and the target, each minus the fixed time."""
 _FAR_SLOWER = 0.75
 """If the last batch shows that the next one should have less than this share of the usual rows, the last batch alone
 determines the limit.
@@ -139,8 +139,8 @@ class Pace:
 
     def failed(self, rows: int, told: BatchRun | None = None) -> Pace:
         """The pace after a batch that took longer than allowed. The limit for the next batch is at most a quarter of
-        the failed batch's rows, but at least one row. If the target's lowest limit is higher than the new limit, it is
-        reduced to the new limit.
+        the failed batch's rows, but at least one row. If the target's lowest limit is higher than the new limit, the
+        lowest limit is reduced to the new limit.
 
         Args:
             rows: the number of rows of the batch that failed.

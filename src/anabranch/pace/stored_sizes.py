@@ -44,7 +44,8 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
         known: the stored sizes, by factor.
         factor: the lane's factor.
         partitions: the number of the lane's partitions.
-        quick: whether the lane calls no functions of the job. (Functions could have become slower since then.)
+        quick: whether the lane calls no functions of the job. (Only functions could have become slower since the size
+            was stored.)
     """
     if not known:
         return 0

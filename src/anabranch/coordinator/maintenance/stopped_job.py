@@ -32,9 +32,9 @@ _COMPACTS = "the user compacts the job"
 @contextmanager
 def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -> Iterator[Store]:
     """The store, for exclusive work on a job inside ``with``. If the store is in a file, no other process can serve the
-    job meanwhile. If the store is on a server, no coordinator can lead meanwhile. But if this process is frozen, or cut
-    off from the store, for longer than a lease, a coordinator can take the lead; from then on, this process's writes to
-    the store fail.
+    job meanwhile. If the store is on a server, no coordinator can lead meanwhile. There is one exception: if this
+    process is frozen, or cut off from the store, for longer than a lease, a coordinator can take the lead. From then
+    on, this process's writes to the store fail.
 
     If the store is on a server, and its last coordinator ended without resigning, waits until the coordinator's lease
     and the grace period are over.

@@ -106,7 +106,9 @@ def explained(url: str, has_written: bool = False) -> Iterator[None]:
 
 
 class Explained:
-    """Calls return :func:`explained` for the store at ``url``, and remember whether a write has succeeded."""
+    """A callable that returns :func:`explained` for the store at ``url``. The object remembers whether a write has
+    succeeded, which determines ``has_written``.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -39,8 +39,8 @@ class SweepResult:
     unused: frozenset[str] = frozenset()
     """The code that is still stored although no job needs it."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """The jobs with a program that can't be read, and why. If there are any, it isn't known which code is needed, so
-    none was deleted, and ``unused`` is empty."""
+    """The jobs with a program that can't be read, and why. If there are such jobs, it isn't known which code is needed,
+    so no code was deleted, and ``unused`` is empty."""
 
 
 def sweep(

@@ -42,7 +42,7 @@ class KeyPart(NamedTuple):
 
     @property
     def wider(self) -> list[KeyPart]:
-        """The parts, at smaller factors, that have these keys and others: at most ten."""
+        """The larger parts, at smaller factors, that contain all of these keys: at most ten."""
         factors = (1 << power for power in range(self.factor.bit_length() - 1))
         return [KeyPart(factor, self.bucket % factor) for factor in factors]
 
@@ -52,7 +52,7 @@ class KeyPart(NamedTuple):
 
 class Former:
     """The final positions of SSPs of the same partition, from which lanes continue. One object serves all SSPs of the
-    partition: there can be a thousand of them, both before and after a change.
+    partition, because there can be a thousand of them, both before and after a change.
     """
 
     def __init__(self, former: Iterable[FormerPosition]) -> None:

@@ -35,7 +35,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """The buckets of each task in ``virtual`` that lacks some of its buckets, by the task's number as text. ``virtual``
-    is a result of :func:`virtual_of`.
+    """For each task of which ``virtual`` has only some buckets: these buckets, by the task's number as text.
+    ``virtual`` is a result of :func:`virtual_of`.
     """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

@@ -67,7 +67,7 @@ class Plan(Document, frozen=True, kw_only=True):
 
     Attributes:
         reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
-        warnings: messages about what the user may not expect.
+        warnings: messages about behavior that the user may not expect.
         traffic: the traffic between racks; None if racks aren't known.
     """
 
