@@ -136,7 +136,7 @@ class _Meanings:
 
 
 def _resolved(schema: Any, space: str, definitions: Mapping[str, Mapping[str, Any]]) -> Any:
-    """A union as a list, another type as a mapping; None for a name without a definition."""
+    """The definition of a type: a list for a union, otherwise a mapping. None for a name without a definition."""
     while isinstance(schema, Mapping) and not (schema["type"] in _NAMED or schema["type"] in _UNNAMED):
         schema = schema["type"]
     if not isinstance(schema, str):
@@ -251,7 +251,9 @@ def _define(schema: Any, space: str, definitions: dict[str, Mapping[str, Any]]) 
 
 
 def _inside(schema: Mapping[str, Any]) -> str | None:
-    """The key of the schema that an unnamed type contains; None if the type contains none."""
+    """The key under which an unnamed type contains another schema, such as ``items``; None if the type contains no
+    schema.
+    """
     kind = schema["type"]
     return {"array": "items", "map": "values"}.get(kind) if isinstance(kind, str) else "type"
 

@@ -27,8 +27,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
 
-    A new folder appears in the cache only when it is complete. If the folder already exists, only jars that are missing
-    or damaged there are added or replaced, because another process may be using the folder.
+    A new folder appears in the cache only when it is complete. If the folder already exists, only its missing or
+    damaged jars are put there, because another process may be using the folder.
 
     Args:
         say: called with a line of text before anything is fetched.

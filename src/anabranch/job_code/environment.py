@@ -28,7 +28,7 @@ class _Process:
 
     Attributes:
         inherited: in the user's process, the environment that workers inherit; empty in workers.
-        followed: in the user's process, whether workers follow its environment.
+        followed: in the user's process, whether workers follow the process's environment.
         applied: in a worker, the changes that the worker has made to its environment.
         replaced: in a worker, the values that variables had before these changes.
     """

@@ -111,7 +111,8 @@ class _Loaded:
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
     ``code``. Doesn't find top-level modules with :data:`RESERVED` names. This finder finds either all modules of a
-    package or none: if only some of them were imported again, a package would have two classes with the same name.
+    package or none: if only some of a package's modules were imported again, there would be two versions of its
+    classes.
 
     Attributes:
         environment: in a worker, the changes of the environment with which the modules are imported.

@@ -99,7 +99,7 @@ def _is_set(cell: Any) -> bool:
 
 
 def _file(part: FunctionType | type) -> str | None:
-    """The file of a function's code. For a class, or for a function whose code isn't in a file, the file of the module."""
+    """The file of a function's code. For a class, or a function whose code isn't in a file, the file of the module."""
     code = getattr(part, "__code__", None)
     if code is not None and Path(code.co_filename).is_file():
         return str(code.co_filename)

@@ -126,9 +126,9 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def as_known(stage: StageModel, known: Mapping[str, Matched], left_out: Collection[str]) -> StageModel:
-    """The stage after its inputs that are bound to patterns have got the streams in ``known``, in the same order. An
-    input that isn't in ``known`` keeps its streams. New streams come after the stage's other inputs; the tasks stay as
-    they are.
+    """The stage with other streams for its inputs that are bound to patterns: the streams in ``known``, in the same
+    order. An input that isn't in ``known`` keeps its streams. New streams come after the stage's other inputs; the
+    tasks stay as they are.
 
     Args:
         known: inputs that are bound to patterns, by the job's names for them.

@@ -73,7 +73,7 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
 
 def revisions(connection: sa.Connection) -> dict[str, tuple[object, ...]]:
     """For each job, a value that changes when something happens to the job. The query reads no document, and only the
-    last deployment of each job. It uses an outer join without a condition, because otherwise SQLite would search all
+    last deployment of each job. It uses an outer join and no WHERE clause, because otherwise SQLite would search all
     deployments.
     """
     present = deployments.alias()

@@ -86,8 +86,8 @@ def engine(address: Address) -> sa.Engine:
     """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
     a restart of PostgreSQL. If a server refuses a write because it is read-only, all connections are replaced, so the
     store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
-    connection. After a first successful connection, a refused login raises StoreUnavailableError, because it can pass:
-    the password may, for example, have been changed on the server, but not yet in the file that contains it.
+    connection. After a first successful connection, a refused login raises StoreUnavailableError, because the cause may
+    be temporary: for example, a password may have been changed on the server, but not yet in the file that contains it.
     """
     reached = False
 
