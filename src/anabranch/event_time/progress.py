@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.event_time.control import Control
 
 SOURCE = "event-time"
-"""Distinguishes the offset of the event-time source from the offsets of streams."""
+"""The value of ``source`` that distinguishes the event time in a lane's offset log from the offsets of streams."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Upstream:
             only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each of these
             lanes is mapped to the lanes that have since reported without naming it. Once all lanes in ``heard`` have
-            done so, the lane is removed, because no later report can name it: in the log, a lane's last report precedes
-            the reports of its successors, and new lanes don't name lanes that were closed before.
+            done so, the lane is removed, because no later report can name it. (In the log, a lane's last report
+            precedes the reports of its successors, and new lanes don't name lanes that were closed before.)
         resting: lanes that are idle, according to their last control records.
     """
 

@@ -58,9 +58,9 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         containers: the number of containers after the change.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before; the order of the inputs has changed (with the grouper
-            ``ssp``); or, in a stateful stage, a stream's partition count isn't a multiple of its count when state was
-            first written or, with ``cogroup``, of the number of tasks (at factor 1).
+        ConflictError: a stream has fewer partitions than before or, with the grouper ``ssp``, the order of the inputs
+            has changed. In a stateful stage, also raised if a stream's partition count isn't a multiple of its count
+            when state was first written or, with ``cogroup``, of the number of tasks (at factor 1).
     """
     known = partitions(stage)
     for each in inputs:
@@ -143,8 +143,8 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stateless stage, as for a new stage, except that with ``cogroup`` the number of tasks (at factor
-    1) stays the same if it divides all partition counts.
+    """The tasks of a stateless stage. They are formed as for a new stage, but with ``cogroup``, the number of tasks (at
+    factor 1) stays the same if it divides all partition counts.
     """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):

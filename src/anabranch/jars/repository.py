@@ -37,8 +37,9 @@ class Repository:
 
 
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
-    """The repository to use: ``url``, otherwise the URL in the environment variable ``ANABRANCH_MAVEN_REPOSITORY``,
-    otherwise the mirror of Maven Central in ``~/.m2/settings.xml``, otherwise Maven Central.
+    """The repository to use. This is the first of the following that is given: ``url``, the URL in the environment
+    variable ``ANABRANCH_MAVEN_REPOSITORY``, or the mirror of Maven Central in ``~/.m2/settings.xml``. If none is given,
+    it is Maven Central.
 
     Raises:
         UsageError: the URL isn't an HTTP URL; or ``settings.xml`` is needed and exists, but can't be read.

@@ -80,8 +80,8 @@ def pack(home: Path, leave_out: Callable[[Path], bool] = lambda _: False) -> Art
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there are no files to pack, or too many; the files are too large in total; a file's name isn't
-            allowed on other machines, or the file isn't an ordinary file; or a link leads to a file that isn't packed.
+        UsageError: there are no files to pack, or they are too many or too large in total; a file isn't an ordinary
+            file, or its name isn't allowed on other machines; or a link leads to a file that isn't packed.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
     """

@@ -125,9 +125,9 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each difference in a stream or a table that both versions name: in an input's system or pattern, in
-    whether an input is broadcast, in an output's identity or promise, or in a format. The systems of intermediate
-    streams are compared, too.
+    """A reason for each difference in a stream or a table that both versions name. For an input, the system and the
+    pattern are compared, and whether the input is broadcast; for an output, its identity and its promise. The formats
+    of all streams are compared, too, and so are the systems of intermediate streams.
     """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):

@@ -36,9 +36,9 @@ log = logs.get_logger()
 class Processes:
     """The container processes on this machine, and their files.
 
-    For each process, ``folder`` contains ``JOB/EXECUTION.log``, its output (older output may be in
-    ``JOB/EXECUTION.log.1``), and ``JOB/EXECUTION.lock``, a lock that the process inherits and holds while it lives. The
-    locks show which processes are alive; process ids alone don't, because they can be reused.
+    For each process, ``folder`` contains two files. ``JOB/EXECUTION.log`` contains the process's output; older output
+    may be in ``JOB/EXECUTION.log.1``. ``JOB/EXECUTION.lock`` is a lock that the process inherits and holds while it
+    lives. The locks show which processes are alive; process ids alone don't, because they can be reused.
 
     Args:
         command: returns the command that runs a container of a job.

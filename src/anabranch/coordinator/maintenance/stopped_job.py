@@ -192,8 +192,8 @@ def ended(store: Store, job: str) -> list[Lane]:
 
 
 def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which: str) -> DeploymentRecord:
-    """A job's last deployment. Raises ConflictError unless the deployment is in one of ``states``; the error says "only
-    one that is ...", where ``which`` replaces the dots.
+    """A job's last deployment. Raises ConflictError unless the deployment is in one of ``states``. In the error's
+    message, ``which`` completes the words "only one that is".
     """
     its = stored_jobs.deployment(store, job)
     if its.state not in states:

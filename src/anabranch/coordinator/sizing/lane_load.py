@@ -17,7 +17,7 @@ _OVERHEAD = 0.5
 committing.
 """
 _OVERHEAD_PART = 0.15
-"""The share of the time that ``_OVERHEAD`` takes while records wait, and batches have their full length."""
+"""While records wait, and batches have their full length, ``_OVERHEAD`` takes this share of the time."""
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
@@ -215,8 +215,8 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """The share of its time that a lane would spend on arriving records with this factor. Unless more records wait
-    than usual, only the time that functions need counts.
+    """The share of its time that a lane would spend on arriving records with this factor. If no more records wait than
+    usual, only the time that functions need counts.
     """
     if load.behind:
         return load.arriving / capacity(load, factor, seen)

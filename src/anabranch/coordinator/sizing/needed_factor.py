@@ -124,7 +124,7 @@ def _meets(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, la
 
 def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, late: bool) -> float:
     """The cost of a factor. If the lane is ``late``, and at least one allowed factor lets the lane catch up, the cost
-    is the seconds until the backlog is worked off; otherwise, it is the seconds of work per second.
+    is the seconds until the backlog is worked off. Otherwise, the cost is the seconds of work per second.
     """
     if late and any(lane_load.capacity(load, each, seen) > load.arriving for each in aim.factors):
         return lane_load.catch_up(load, factor, 0.0 if factor == load.factor else aim.pause, seen)
@@ -132,7 +132,9 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """What holds a lane up, and what would help, if a larger factor doesn't help enough; can be empty."""
+    """Advice for a lane for which no larger factor is sufficient: what holds the lane up, and what would help. Can be
+    empty.
+    """
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:
         found.append(

@@ -87,7 +87,7 @@ def engine(address: Address) -> sa.Engine:
     a restart of PostgreSQL. If a server refuses a write because it is read-only, all connections are replaced, so the
     store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
     connection. After a first successful connection, a refused login raises StoreUnavailableError, because the cause may
-    be temporary: for example, a password may have been changed on the server, but not yet in the file that contains it.
+    be temporary. For example, a password may have been changed on the server, but not yet in the file that contains it.
     """
     reached = False
 

@@ -101,8 +101,9 @@ def _newest(connection: sa.Connection, job: str, count: int) -> set[str]:
 
 
 def _required(connection: sa.Connection, job: str) -> set[str]:
-    """The code that a job needs in any case: for its present version, for closing its open lanes, and for returning to
-    the version before the present one or, if a change is undone, to the version that the change replaces."""
+    """The code that a job needs in any case: for its present version, and for closing its open lanes. Also the code of
+    the versions to which the job can return at once: the version before the present one and, if a change can be undone,
+    the version that the change replaces."""
     last = connection.execute(sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == job)).scalar_one()
     present, replaced = (lookups.version_of(connection, job, number) for number in (last, last - 1))
     former = lookups.version_of(connection, job, present - 1)

@@ -51,9 +51,9 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The offset at which a lane begins to read a broadcast partition, and the positions of those parts of its tasks
-    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks; for each task,
-    the lanes of the latest deployment count. Lanes that never read the partition, because it was new for them and they
-    never began, are left out.
+    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks. For each task,
+    only the lanes of the latest deployment count. A lane that never began, and for which the partition was new, is left
+    out, because the lane never read the partition.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.

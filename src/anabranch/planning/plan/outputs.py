@@ -72,8 +72,8 @@ def dead_letters(
 
 
 def _may_reject(node: Node) -> bool:
-    """Whether an operator can reject a record that could be read: because its function raises an error, because the key
-    by which it repartitions is null, or because late rows become dead letters."""
+    """Whether an operator can reject a readable record. The operator's function may raise an error, the key by which
+    the operator repartitions may be null, or late rows may become dead letters."""
     return rule(node).function or node.kind == "partition_by" or on_late(node) == "dead-letter"
 
 

@@ -80,9 +80,9 @@ def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warn
     factor 1) for a stateful stage with several inputs, unless each of these has a single partition.
 
     Raises:
-        GraphError: tasks can't be formed from the stage's inputs; the stage has a shuffle inside the query, and the
-            factor or the number of containers is above 1; records of one key could be in different tasks of a
-            stateful stage; or a user's own grouper returned invalid tasks.
+        GraphError: tasks can't be formed from the stage's inputs, records of one key could be in different tasks of a
+            stateful stage, or a user's own grouper returned invalid tasks. Also raised if the stage has a shuffle
+            inside the query, and the factor or the number of containers is above 1.
         ConfigError: the factor isn't allowed, or the grouper rules out the factor or a broadcast input.
     """
     check_shuffled(stage, around.factor, around.containers)
