@@ -27,7 +27,7 @@ cores with a change or a failover. The seconds count from the moment at which al
 ready."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
-"""Exit codes that aren't failures: the container returned its seat, or was expelled."""
+"""Exit codes that don't count as failures: the container returned its seat, or was expelled."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,8 @@ class Election:
     once.
 
     Args:
-        store: the store. From now on, this object's writes fail unless this candidate was the last to claim the lead.
-            Other code must not claim the lead, or resign, through this object.
+        store: the store. From now on, writes through this object fail unless this candidate was the last to claim the
+            lead. Other code must not claim the lead, or resign, through this object.
         holder: this candidate's URL.
         clock: returns the seconds of a clock that keeps running while the machine sleeps.
         lease: how many seconds the lease lasts after it was claimed or renewed.

@@ -190,8 +190,8 @@ def _lives(pid: int) -> bool:
 
 
 def _flock(descriptor: int) -> None:
-    """Lock a file for this process alone. Raises BlockingIOError if another process holds the lock for longer than
-    :meth:`RunLock.is_held` would.
+    """Lock a file for this process alone. Tries several times, because :meth:`RunLock.is_held` in another process may
+    hold the lock for a moment. Raises BlockingIOError if the lock isn't free in any of these attempts.
     """
     for _ in range(_TRIES - 1):
         with suppress(BlockingIOError):

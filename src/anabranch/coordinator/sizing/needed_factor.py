@@ -24,10 +24,12 @@ this share or less.
 _NEARLY = 1.1
 """Of the factors that cost at most this multiple of the lowest cost, the smallest is chosen."""
 _SOON = 2
-"""After the factor is lowered, the input is assumed to grow by this power of its growth in the last half minute."""
+"""Before the factor is lowered, the input is assumed to keep growing: by its growth in the last half minute, raised to
+this power.
+"""
 _HELD_UP = 0.5
-"""If functions take at least this share of the time, they hold the lane up. If they take less, they hold the lane up
-only if everything else doesn't take longer than they do.
+"""If functions take less than this share of the time, and everything else takes longer than they do, everything else
+holds the lane up. In all other cases, functions do.
 """
 
 

@@ -113,8 +113,8 @@ def has_request(connection: sa.Connection, job: str, deployment: int, request: s
 
 
 def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
-    """The first deployment that had the same version as ``deployment``. If the store doesn't know ``deployment``, this
-    number is returned unchanged.
+    """The first deployment that had the same version as ``deployment``. This is ``deployment`` itself if its version
+    was new, or if the store doesn't know it.
     """
     query = _documents(job, deployment).where(models.c.generation == 1)
     document = connection.execute(query).scalar()
@@ -122,7 +122,7 @@ def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
 
 
 class _Again(msgspec.Struct):
-    """The part of a model that contains the first deployment of the version."""
+    """The part of a model that says which deployment was the first one of the model's version."""
 
     again: int = 0
 

@@ -116,7 +116,7 @@ def _to_5(connection: sa.Connection) -> None:
 
 
 STEPS: Mapping[int, Callable[[sa.Connection], None]] = {1: _to_2, 2: _to_3, 3: _to_4, 4: _to_5}
-"""The steps to the next format, by the format from which a step starts."""
+"""For each older format, the step that migrates a store to the next format."""
 
 
 def _lane_of_4(lane: Record, model: Record, aggregations: set[str]) -> Record:

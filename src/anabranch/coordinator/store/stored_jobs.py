@@ -109,7 +109,7 @@ def model(store: Store, job: str) -> JobModel:
 
 
 def model_of(store: Store, job: str, number: int | None) -> JobModel:
-    """The job model of the last generation of a deployment; without a number, of a job's last deployment."""
+    """The job model of a deployment's last generation. Without a number, this is the job's last deployment."""
     record = deployment(store, job, number)
     return store.model(job, record.id, record.generation)
 

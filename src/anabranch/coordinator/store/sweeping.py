@@ -54,8 +54,8 @@ def sweep(
     Args:
         writing: returns a transaction.
         keep_events: how many of each job's newest events are kept.
-        versions: for how many versions of each job the code is kept, the newest first. Versions with the same code
-            count as one. The code to which the job can return at once is kept in any case.
+        versions: how many of each job's newest versions keep their code. Versions with the same code count as one. The
+            code to which the job can return at once is kept in any case.
         unused: the code that was unused at the previous sweep. Only this code is deleted, if it is still unused: newer
             code may be unused only because its deployment hasn't been stored yet.
     """

@@ -30,8 +30,8 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from users, containers or the system. NUL is replaced, because PostgreSQL can't store it, and so are bytes
-    of file names that aren't in UTF-8.
+    """Text from users, containers or the system. NUL is replaced, because PostgreSQL can't store it. Bytes of file
+    names that aren't in UTF-8 are replaced, too.
     """
 
     impl = Text

@@ -40,8 +40,8 @@ class LetterRange:
 
     Attributes:
         partition: the partition to read; None for all partitions together.
-        before: the offset before which the dead letters must lie; 0 for no limit.
-        limit: how many of the newest of these dead letters to return.
+        before: the offset below which dead letters are returned; 0 for no limit.
+        limit: how many dead letters to return at most; the newest are chosen.
     """
 
     partition: int | None
