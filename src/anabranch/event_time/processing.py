@@ -10,8 +10,8 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""anabranch checks this many times per gap which sessions have ended, but at most once a second. (Unlike other windows,
-a session can end at any time.)
+"""In a time as long as a session's gap, anabranch checks this many times which sessions have ended, but at most once a
+second. (Unlike other windows, a session can end at any time.)
 """
 
 

@@ -16,7 +16,7 @@ _UNITS = {
         *(f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")),
     ),
 }
-"""The logical types that say what a number counts, by the type of the number."""
+"""For each type of numbers, the logical types that say what a number counts, such as milliseconds."""
 _PROMOTED = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),

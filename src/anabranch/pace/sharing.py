@@ -8,7 +8,7 @@ from dataclasses import dataclass
 __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
-"""Each source gets at least an equal share of the limit divided by this number, rather than nothing, because records
+"""Each source's minimum is an equal share of the limit, divided by this number. The minimum isn't zero, because records
 may arrive in any source at any time."""
 
 
@@ -24,8 +24,8 @@ class SourceShare:
     @property
     def is_hungry(self) -> bool:
         """Whether the source may have had more records than it was allowed to contribute. This is assumed if it
-        contributed ``most`` rows, or less than that by at most one row for each partition, because a partition's share
-        is rounded down.
+        contributed ``most`` rows, or fewer by up to one row for each partition, because a partition's share is rounded
+        down.
         """
         return self.rows >= max(1, self.most - self.partitions)
 

@@ -109,7 +109,7 @@ def model(store: Store, job: str) -> JobModel:
 
 
 def model_of(store: Store, job: str, number: int | None) -> JobModel:
-    """The job model of a deployment's last generation. Without a number, this is the job's last deployment."""
+    """The job model of a deployment's last generation. Without a number, the job's last deployment is used."""
     record = deployment(store, job, number)
     return store.model(job, record.id, record.generation)
 
