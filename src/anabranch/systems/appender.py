@@ -1,4 +1,4 @@
-"""What adds records to a stream from outside any job, as ``anabranch stream put`` does."""
+"""The interface for adding records to a stream from outside any job, as ``anabranch stream put`` does."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Appender(Protocol):
         The murmur2 hash of a key determines the partition. A record with a null key can go to any partition.
 
         Raises:
-            PartlyWrittenError: not all records could be written. It says how many were, and how many more may have been
-                written.
+            PartlyWrittenError: not all records could be written. The error says how many were written, and how many
+                more may have been written.
             AnabranchError: nothing was written.
         """
         ...

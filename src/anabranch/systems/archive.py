@@ -14,8 +14,9 @@ __all__ = ["Archive", "ArchivedFile", "DeletedError", "Publication", "StreamCut"
 
 
 class DeletedError(Exception):
-    """Records in a cut were deleted after the cut was made, as the stream's retention allows. The text is the path of
-    one of their files."""
+    """Records in a cut were deleted after the cut was made, as the stream's retention allows. The error's text is the
+    path of a file that contained some of these records.
+    """
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ class ArchivedFile:
 
     Attributes:
         name: the file's path, relative to :attr:`Archive.folder`.
-        size: the number of bytes that were written to the file; None if the stream doesn't say.
+        size: the number of bytes that were written to the file; None if the stream doesn't record the size.
         partition: the number of the partition to which the file belongs.
         entry: the number of the entry to which the file belongs.
     """
@@ -106,7 +107,7 @@ class Archive(Protocol):
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The contents, by file name, of the small files without which the other files aren't a stream."""
+        """The small files that describe the stream: their contents, by file name. They aren't among :meth:`files`."""
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:

@@ -44,11 +44,11 @@ class SessionNeeds:
 
     Attributes:
         conf: Spark's settings. Lists of jars and packages are merged with those of other systems and formats.
-        origin: where the jars or packages come from, for messages.
-        summary: what the packages are, for messages.
+        origin: text for messages that says where the jars or packages come from.
+        summary: text for messages that says what the packages are.
         cure: what to do if no Maven repository has the packages.
-        jars: the set in :data:`anabranch.jars.pinned.SETS` whose jars, once fetched, are used or replace the packages;
-            empty if there is no such set.
+        jars: the name of a set in :data:`anabranch.jars.pinned.SETS`. Once the set's jars are fetched, they are used,
+            or replace the packages. Empty if there is no such set.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class System(Protocol):
 
     @abstractmethod
     def expand(self, stream: str, partitions: int) -> None:
-        """Raise a stream's partition count, which can't be lowered again, to a multiple of the current one.
+        """Raise a stream's partition count to a multiple of the current count. The count can't be lowered again.
 
         Raises:
             UsageError: ``partitions`` isn't a multiple of the current count.
@@ -261,8 +261,8 @@ class System(Protocol):
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete an intermediate stream's records before the offsets in ``before``, which contains the partitions to
-        clean. No lane will read these records again, so a system may delete some of them later.
+        """Delete old records of an intermediate stream: in each partition in ``before``, those before the given offset.
+        No lane will read these records again, so a system may delete some of them later.
         """
         return
 

@@ -29,11 +29,11 @@ class OpenTransaction:
     """A transaction that has neither been committed nor aborted.
 
     Attributes:
-        offset: the offset of its first record in the partition.
-        behind: how many offsets of the partition can't be read because of it.
-        since: when its first record in the partition was written, in seconds since 1970; None if unknown.
-        producer: who began it: the rest of a sentence that begins with "a transaction of".
-        cure: how to end it.
+        offset: the offset of the transaction's first record in the partition.
+        behind: how many offsets of the partition can't be read because of the transaction.
+        since: when the transaction's first record in the partition was written, in seconds since 1970; None if unknown.
+        producer: who began the transaction: the rest of a sentence that begins with "a transaction of".
+        cure: how to end the transaction.
     """
 
     offset: int

@@ -32,8 +32,9 @@ def can_be_written(folder: Path, what: str) -> None:
 
 
 def _probe(folder: Path) -> None:
-    """Create a file in a folder, and remove it. It has no name or a unique one, because other processes may check the
-    folder at the same time."""
+    """Create a file in a folder, and remove it. The file has no name or a unique name, because other processes may
+    check the folder at the same time.
+    """
     tempfile.TemporaryFile(dir=folder).close()
 
 

@@ -38,8 +38,8 @@ class LaneSources:
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """The numbers of the sources that an operator's input rows come from (directly or through state), by the
-        operator's label. Contains only operators whose functions run in Python workers.
+        """For each operator, by label: the numbers of the sources from which the operator's input rows come, directly
+        or through state. Only operators whose functions run in Python workers are included.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -62,8 +62,8 @@ class LaneSources:
         }
 
     def ssp_of(self, source: int, partition: int, bucket: int) -> SSP | None:
-        """The SSP that a row belongs to, by the row's source number, partition and bucket. None if the lane has no
-        source with this number: a row from state has the number -1.
+        """The SSP of a row with this source number, partition and bucket. None if the lane has no source with this
+        number. For example, a row from state has the number -1.
         """
         for each in self.all:
             if each.number == source:

@@ -39,11 +39,11 @@ _CURE = "Spark can't keep this up to date as rows come: use agg, process or join
 def check(
     graph: Graph, stage: Stage, schemas: Mapping[int, StructType], context: Context, explained: Explained
 ) -> None:
-    """Build the queries of a stage as lanes do, but on placeholders for the streams, and have Spark check them without
-    starting them.
+    """Build the queries of a stage as lanes do, but with placeholders instead of the streams. Then let Spark check the
+    queries without starting them.
 
     Args:
-        schemas: the schemas after the stage's sources, including the hidden column.
+        schemas: the schemas of the rows that the stage's sources return, including the hidden column, by node id.
         explained: calls a function that builds the DataFrame of an operator. If the call raises an error, the operator
             is named in the error.
 

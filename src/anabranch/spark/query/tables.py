@@ -123,8 +123,8 @@ class TablePublisher:
                 self._note(name, batch)
 
     def settle(self) -> None:
-        """Remove this lane's temporary data from the tables. (Readers see a commit immediately, so there is nothing to
-        wait for.)
+        """Remove this lane's temporary data from the tables. This method doesn't wait for readers, because they see a
+        table's commit immediately.
         """
         for table in self.tables.values():
             table.leave(self.owner)

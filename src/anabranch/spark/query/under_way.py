@@ -30,8 +30,9 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """The batch that a query runs or, between two batches, the last batch. ``now`` is None before the first batch, and
-    after a batch that has failed. Only the query's thread changes this object; any thread may read it.
+    """Stores how far along a query's batch is. Between two batches, ``now`` describes the last batch. ``now`` is None
+    before the first batch, and after a batch that has failed. Only the query's thread changes this object, but any
+    thread may read it.
     """
 
     def __init__(self) -> None:

@@ -1,5 +1,5 @@
 """Prepares a container's session on a cluster: checks that a standalone master can be reached, determines the
-interpreter for Python workers, and has anabranch and the job's code sent to the executors.
+interpreter for Python workers, and makes Spark send anabranch and the job's code to the executors.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Hands secrets in ``[spark.conf]`` to Spark in a file, not as arguments, which every user of the machine can read."""
+"""Hands secrets in ``[spark.conf]`` to Spark in a file, because every user of the machine can read a process's
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ __all__ = ["in_file", "of"]
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _LAST = "pyspark-shell"
-"""The name of the program that PySpark starts; the last of the arguments."""
+"""The name of the program that PySpark starts. This name must be the last of the arguments."""
 
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:

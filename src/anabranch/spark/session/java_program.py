@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["ENDS_WITHIN", "Java", "option", "resolve", "run"]
 
 ENDS_WITHIN = 60.0
-"""Seconds after which a Java that should only describe itself counts as hanging. It usually takes less than one."""
+"""Seconds after which a Java that only prints its version counts as hanging. Usually, one is enough."""
 
 _CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
 
@@ -73,6 +73,7 @@ def run(java: str, *options: str) -> tuple[int, str]:
 
 
 def option(text: str) -> str:
-    """Quote the JVM option ``text``, if necessary, for a list of options that Spark's launcher reads. Spaces (as in
-    paths), quotation marks and backslashes make quoting necessary."""
+    """Quote the JVM option ``text`` for a list of options that Spark's launcher reads. An option without spaces,
+    quotation marks and backslashes stays as it is.
+    """
     return shlex.quote(text) if any(letter.isspace() or letter in "\"'\\" for letter in text) else text

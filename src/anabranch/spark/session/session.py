@@ -1,4 +1,6 @@
-"""Starts and stops Spark sessions with the settings that anabranch needs, and has functions sent to Python workers."""
+"""Starts and stops Spark sessions with the settings that anabranch needs, and determines how functions are sent to
+Python workers.
+"""
 
 from __future__ import annotations
 
@@ -74,10 +76,10 @@ LOCAL_SETTINGS = {
     _MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     f"{_STATE}.maintenanceInterval": "20s",
 }
-"""Settings for a storage root on a local disk. They have two purposes. Snapshots of state are made more often than by
-default, because a successor replays all changes since the last snapshot. And Spark examines files without starting
-processes. By default, Spark starts a process for each examined file, about 60 times in a batch of a stateful lane, so
-that only one of two writers of a checkpoint succeeds. anabranch ensures this by the folder's lock instead.
+"""Settings for a storage root on a local disk. With them, Spark makes snapshots of state more often than by default,
+because a successor replays all changes since the last snapshot. Spark also examines files without starting processes.
+By default, Spark starts a process for each examined file (about 60 times in a batch of a stateful lane) to ensure that
+only one of two writers of a checkpoint succeeds. anabranch uses the folder's lock for this purpose instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -224,9 +226,9 @@ def opened(
     """Have PySpark start the session. With a local master, errors other than those below are raised unchanged.
 
     Args:
-        packages: the Maven packages that Spark fetches, for the error.
-        cure: how else to get the packages, for the error.
-        printed: what Java prints, for the error; None if this process's stderr shows it.
+        packages: the Maven packages that Spark fetches, as the error should name them.
+        cure: another way to get the packages, which the error suggests.
+        printed: Java's output, whose end the error contains; None if Java's output goes to this process's stderr.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends unexpectedly, or the cluster doesn't accept the
@@ -255,7 +257,7 @@ def opened(
 
 def _java_ended(said: str) -> AnabranchError:
     """The error for a session on this machine whose JVM ended before Spark had started. If the JVM lacks a module that
-    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where that is.
+    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find the output.
     """
     path = java_program.resolve().path
     code, tried = java_program.run(path, f"--add-modules={_INCUBATOR}", "-version")
@@ -306,13 +308,13 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Have functions sent to Python workers as code rather than by name: a job's functions, and all functions of loaded
-    modules in the same folders. (A job's function may use UDFs from these modules.) Functions of Python's own modules,
-    of installed packages and of anabranch are always sent by name, because workers have them.
+    """Make PySpark send functions to Python workers as code rather than by name: a job's functions, and all functions
+    of loaded modules in the same folders. (A job's function may use UDFs from these modules.) Functions of Python's own
+    modules, of installed packages and of anabranch are always sent by name, because workers have these modules.
 
-    This is necessary for functions in a test module or in modules next to it, because workers can't import these
-    modules. It isn't necessary for functions of a job file in a session that anabranch has started on this machine,
-    because workers can import the job file. Such functions are left out.
+    Functions in a test module, or in modules next to it, must be sent as code, because workers can't import these
+    modules. If anabranch has started the session on this machine, workers can import the job file. The job file's
+    functions are then left out.
 
     Args:
         functions: the job's functions, by node.
@@ -324,8 +326,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 
 def follow_environment(spark: SparkSession) -> None:
-    """Have Python workers on this machine follow the changes that this process makes to its environment variables from
-    now on, for a test or a notebook. Workers of a cluster keep their own environment.
+    """Pass changes that this process makes to its environment variables from now on to Python workers on this machine,
+    for a test or a notebook. Workers of a cluster keep their own environment.
     """
     environment.follow(not cluster.is_under(spark))
 
@@ -353,7 +355,7 @@ def _printing_to(output: Path | None) -> Iterator[BinaryIO | None]:
 
 
 def _pickle_by_value(folder: Path) -> None:
-    """Have functions of all loaded modules in a folder sent to Python workers as code rather than by name."""
+    """Make PySpark send functions of all loaded modules in a folder to Python workers as code rather than by name."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if file and Path(file).parent == folder and module.__name__ != "__main__":

@@ -147,7 +147,8 @@ def columns(schema: str, where: str) -> StructType:
 
 @cache
 def _compared(writer: str, reader: str, names: frozenset[str]) -> tuple[str | None, str]:
-    """Why values of a writer's schema can't be read (None if they can), and the schema by which the values are checked.
+    """The reason why values with the writer's schema can't be read (None if they can), and the schema with which values
+    are checked.
 
     Args:
         names: the columns that are read.

@@ -31,15 +31,17 @@ _READ = {"mode": "FAILFAST"}
 
 
 def parse_schema(declared: str) -> StructType:
-    """The schema for a declaration such as ``"carrier string, delay int"``. Raises Spark's ParseException."""
+    """The schema for a declaration such as ``"carrier string, delay int"``. Raises ParseException if Spark can't parse
+    it.
+    """
     schema = StructType.fromDDL(declared)
     assert isinstance(schema, StructType)
     return schema
 
 
 def parse_type(declared: str) -> DataType:
-    """The type for a declaration such as ``"long"``, or ``"n long, s string"`` for a struct. Raises Spark's
-    ParseException.
+    """The type for a declaration such as ``"long"``, or ``"n long, s string"`` for a struct. Raises ParseException if
+    Spark can't parse the declaration.
     """
     return DataType.fromDDL(declared)
 
@@ -114,7 +116,7 @@ def key_reason(key: Column, schema: StructType) -> Column:
 
 
 _SHOWN = 40
-"""How many bytes of a wrong key are shown in the reason."""
+"""How many bytes of an unreadable key the error text shows."""
 
 
 def _is_json(schema: StructType) -> bool:

@@ -26,8 +26,8 @@ _BLOCK = 1000
 _MARKS = 30
 """The number of bits in a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
 any of these blocks contains an unreadable record. Blocks whose bit is set are read once more to find these records. The
-mask costs almost nothing per row. The same integer contains a second mask, in its next higher bits: of blocks with null
-keys.
+mask costs almost nothing per row. The next higher bits of the same integer are a second mask, which marks blocks with
+null keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -98,8 +98,8 @@ class RecordDecoding:
         return opened.select("*", *[fault.alias(_BAD.format(name)) for name, fault in self._checks().items()])
 
     def _checks(self) -> dict[str, Column]:
-        """The conditions for faulty values and faulty keys, by the fault's name. A condition is left out if there can
-        be no such fault, because all bytes are allowed or no key is declared.
+        """The conditions for faulty values and faulty keys, by the fault's name. The condition for values is left out
+        if all bytes are allowed. The condition for keys is left out if all bytes are allowed or no key is declared.
         """
         value = self.reader.fault(_VALUE)
         key = None if self.key is None else codec.key_fault(F.col("key"), self.key)

@@ -22,8 +22,8 @@ def of_record(task: Column, source: int, bucket: Column | None = None) -> Column
     Args:
         task: the number of the record's task at factor 1.
         source: the number of the lane's source from which the record comes.
-        bucket: the bucket of the virtual task to which a broadcast record goes. None, and a null in the column, stand
-            for the bucket of the record's key.
+        bucket: the bucket of the virtual task to which a broadcast record goes. If this is None, or null in a row, the
+            record goes to the bucket of its key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -80,8 +80,8 @@ def alike(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def once(frame: DataFrame) -> DataFrame:
-    """The DataFrame with only the last of its hidden columns. There are two if the user's ``select`` includes one
-    without naming it, as in ``* except (a)``.
+    """The DataFrame with only the last of its hidden columns. A DataFrame has two of them if the user's ``select``
+    includes the hidden column without naming it, as in ``* except (a)``.
     """
     last = frame.schema[-1]
     several = [

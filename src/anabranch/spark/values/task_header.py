@@ -22,9 +22,9 @@ class TaskNames:
 
     Attributes:
         by_number: the names, by the task's number at factor 1. If ``factor`` is 1, these are full names, such as
-            ``Partition_3`` or ``Partition_3-1-8``; otherwise names without a bucket, such as ``Partition_3``.
-        factor: 1 if the lane has only one task for each of these numbers; otherwise the lane's factor, and a row's task
-            is identified by its number and the row's bucket.
+            ``Partition_3`` or ``Partition_3-1-8``. Otherwise, they are names without a bucket, such as ``Partition_3``.
+        factor: 1 if the lane has only one task for each of these numbers; otherwise, the lane's factor. In this case,
+            the row's bucket is needed as well to determine the row's task.
     """
 
     by_number: dict[int, str]

@@ -20,8 +20,8 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> StructType | None:
-        """The row's columns, which are fields of the opened column. None if that column is the only one, named
-        ``value``.
+        """The row's columns, which are fields of the opened column. None if the row has only one column: the opened
+        column itself, named ``value``.
         """
         ...
 
@@ -34,7 +34,7 @@ class Reader(Protocol):
         ...
 
     def reason(self, value: Column) -> Column:
-        """Why a value, which may be null, can't be read, in words."""
+        """The reason, as text, why a value can't be read. The value may be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:

@@ -21,7 +21,9 @@ from anabranch.systems.embedded.writer import LaneWriter
 __all__ = ["PUT_JOB", "Appender", "append"]
 
 PUT_JOB = "stream-put"
-"""The name that stands for a job when records from outside any job are published. Each producer is a separate lane."""
+"""The job name in the markers of records from outside any job. Each :class:`Appender` counts as a separate lane of this
+job.
+"""
 
 
 class Appender:
@@ -43,9 +45,9 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. Raises
-        PartlyWrittenError if only a part of the batch could be written, or nothing: because of the disk, or because a
-        file of the log is damaged or locked.
+        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. If not all records
+        could be written, raises PartlyWrittenError. Possible reasons are a full or faulty disk, and a damaged or locked
+        file of the log.
         """
         if not batch.num_rows:
             return 0
@@ -87,8 +89,9 @@ class Appender:
         return int(batch.num_rows)
 
     def _is_added(self, number: int) -> bool | None:
-        """Whether a partition has its part of the current batch, after an error that doesn't say so. None if this is
-        unknown because the partition can't be read."""
+        """Whether a partition contains its part of the current batch. Used after an error that leaves this open. None
+        if the partition can't be read.
+        """
         try:
             return self._writer.known_batch(self._stream, number) >= self._batch
         except (OSError, LogError):

@@ -29,8 +29,9 @@ __all__ = [
 
 LOCKED_OUT_SECONDS = 60.0
 """After how many seconds without the lock :func:`exclusive` and :func:`shared` fail. Processes hold a lock for well
-below a second, and for some seconds on a slow disk. Longer than that, a lock is held only by a frozen process, or while
-a stream with thousands of partitions is created or expanded."""
+below a second, and for some seconds on a slow disk. Only two kinds of processes hold a lock for longer: a frozen
+process, and a process that creates or expands a stream with thousands of partitions.
+"""
 
 _TEMPORARY = ".tmp"
 _POLL = 0.002
@@ -139,8 +140,9 @@ def locked_out(path: str, seconds: float, what: str) -> LogError:
 
 
 def _acquired(descriptor: int, kind: int, seconds: float) -> bool:
-    """Try for ``seconds`` to get a lock of a kind. Returns whether this succeeded. The last attempt comes after that
-    time, however long this process itself was suspended."""
+    """Try for ``seconds`` to get a lock of a kind. Returns whether this succeeded. The last attempt always comes after
+    this time, even if this process was suspended meanwhile.
+    """
     until = time.monotonic() + seconds
     while True:
         last = time.monotonic() >= until

@@ -27,8 +27,9 @@ _PURGE_SECONDS = 2.0
 """The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, because a lane or the coordinator waits
 for them. The remaining entries are deleted later."""
 _LOCKED_OUT_SECONDS = 30.0
-"""After how many seconds without the lock :meth:`Expiry.expire` fails. Those who share the lock to add entries hold it
-for milliseconds each."""
+"""After how many seconds without the lock :meth:`Expiry.expire` fails. Processes that share the lock to add entries
+hold it for only milliseconds each.
+"""
 _TURN_SECONDS = 0.01
 """How long a partition stays unlocked between two deletions. Processes that wait to add entries try to get the lock
 several times in this time."""

@@ -117,7 +117,7 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], path: str) -> T:
 
     Raises:
         UnsupportedFormatError: the file has another format version.
-        LogError: the content isn't that of such a file.
+        LogError: the content isn't valid for a file of this kind.
     """
     try:
         version = _DECODE_VERSION.decode(raw).version

@@ -1,4 +1,4 @@
-"""The readers of all streams of a log, as the contract of systems requires them."""
+"""Implements :class:`anabranch.systems.readers.Readers` for all streams of an embedded log."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class LogReaders:
         """Register a job as a reader of a stream by calling ``hold``.
 
         Raises:
-            LogError: ``hold`` has failed. But if this process has no right to write to the stream's folder, and the
-                stream has no retention (so no unread records can be deleted), only a warning is logged.
+            LogError: ``hold`` has failed. As an exception, only a warning is logged if this process has no right to
+                write to the stream's folder, and the stream has no retention, so that no unread records can be deleted.
         """
         try:
             hold(self._log.readers(stream))

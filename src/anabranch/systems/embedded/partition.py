@@ -1,9 +1,9 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
 The oldest entries are deleted first, and the last entry is never deleted. Before an entry is deleted, ``start.json``
-gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So a process that has read an entry, or has
-found it missing, reads ``start.json`` afterwards. If the partition begins after the entry, the entry was deleted;
-otherwise, what the process has found is valid.
+gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So a process that looks for an entry reads
+``start.json`` afterwards, whether or not it has found the entry. If the partition now begins after the entry, the entry
+was deleted. Otherwise, the result of the search is valid.
 """
 
 from __future__ import annotations

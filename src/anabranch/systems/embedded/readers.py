@@ -59,8 +59,9 @@ class StreamReaders:
         return _read(self._folder)
 
     def of(self, job: str) -> Reader | None:
-        """The job as a reader; None if it isn't one. Raises what :meth:`all` raises, but only for the job's own file,
-        and LogError if this file can't be read."""
+        """The job as a reader; None if it isn't one. Only the job's own file is read. Raises what :meth:`all` raises
+        for a file, and LogError if the file can't be read.
+        """
         with self._failing(f"whether {job} is a reader of {self._stream} can't be seen", _LET_READ):
             return _decoded(_path(self._folder, job))
 
@@ -73,7 +74,7 @@ class StreamReaders:
         self._hold(job, lambda known: _lowered(known, positions))
 
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
-        """Store the job's new positions, and wait until every deletion that might not have seen them has ended.
+        """Store the job's new positions, and wait until all deletions that may still use the old positions have ended.
 
         ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones. A damaged
         file of the job is replaced by one with the position 0 in all partitions. It isn't deleted first, because

@@ -1,4 +1,6 @@
-"""The file ``start.json``: where a partition begins. It is made durable before anything below the start is deleted."""
+"""The file ``start.json``, which says where a partition begins. The file is made durable before anything below the
+start is deleted.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ALL = Start()
-"""The start of a partition from which nothing was ever deleted. It has no file."""
+"""The start of a partition from which nothing was ever deleted. Such a partition has no ``start.json``."""
 
 _DECODER = msgspec.json.Decoder(Start)
 

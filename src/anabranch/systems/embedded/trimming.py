@@ -141,8 +141,9 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 
 def _last_within(of: Partition, limit: int) -> int:
-    """The number of the oldest entry whose newer entries have fewer bytes in total than ``limit``. Counts backwards
-    from the last entry, because an older anabranch didn't store ``total``.
+    """The number of the oldest entry that a limit of ``limit`` bytes keeps. An entry is kept if all newer entries
+    together have fewer bytes than the limit. Counts backwards from the last entry, because an older anabranch didn't
+    store ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -118,8 +118,8 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """Check that the producer makes progress, and return the arguments for the next check. If more than ``before``
-        records have been written, these are a later deadline and the new number of written records; otherwise, they
-        stay the same.
+        records have been written, the result is a later deadline and the new number of written records. Otherwise, the
+        arguments are returned unchanged.
 
         Raises:
             PartlyWrittenError: no more records have been written, and the deadline has passed or a broker has refused
@@ -156,8 +156,9 @@ class KafkaAppender:
         return self._partly(self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}"))
 
     def _partly(self, error: AnabranchError) -> PartlyWrittenError:
-        """An error, with the numbers of records that were written, and that may have been: those that were sent, but
-        neither confirmed nor refused."""
+        """The error ``error``, extended by two numbers: how many records were written, and how many more may have been
+        written. The latter were sent, but neither confirmed nor refused.
+        """
         written, unsure = self._written, self._sent - self._written - self._refused
         told = "1 record written" if written == 1 else f"{written:,} records written"
         perhaps = f", and {unsure:,} more may have been written" if unsure else ""

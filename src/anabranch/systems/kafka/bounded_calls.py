@@ -18,9 +18,9 @@ _stuck: list[Producer] = []
 class BoundedCalls:
     """Makes calls that add offsets to a transaction, and gives up calls that take too long.
 
-    When a broker restarts, the coordinator of the offsets' group may move to another broker. Such a call can then hang
-    forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is short, and is
-    raised only if answers are slow.
+    When a broker restarts, the coordinator of the offsets' group may move to another broker. A call that adds offsets
+    can then hang forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is
+    short, and is raised only if answers are slow.
 
     Attributes:
         seconds: how long the next call may take.

@@ -24,10 +24,11 @@ Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
 _AGAIN_SECONDS = 0.25
-"""The pause before a new client asks again, because a client that has asked gave up."""
+"""If a client gives up a request, the pause in seconds before a new client repeats the request."""
 _SHORTEST, _SLOWER = 0.125, 4.0
-"""A request's first client waits for at least this share of the patience, and for at least this many times as long as
-the last answer took. Then another client makes the request, too."""
+"""Two lower limits for the time that a request's first client waits before another client makes the request, too. The
+first is a share of ``patience``. The second is a multiple of the time that the last answer took.
+"""
 _CLIENTS = 3
 """How many clients make a request."""
 
@@ -95,8 +96,8 @@ def _is_cut_off(error: KafkaError) -> bool:
 class PerProcess(Generic[V]):
     """A value that each process creates with ``make`` when it first needs it.
 
-    A forked process creates its own value, because librdkafka's threads aren't forked. It never destroys the inherited
-    value, because it would wait forever for these threads.
+    A forked process creates its own value, because librdkafka's threads aren't forked. The inherited value is never
+    destroyed, because the process would then wait forever for these threads.
     """
 
     def __init__(self, make: Callable[[], V]) -> None:
@@ -141,11 +142,12 @@ class Cluster:
 
     def metadata(self, doing: str, topic: str | None = None) -> ClusterMetadata:
         """The brokers that run, and the metadata of all topics or, if ``topic`` is given, of this topic, by name. If
-        there is no answer soon, the request is repeated with a new client, as in :meth:`ask`. It is also repeated if
-        the broker that was asked knows no brokers, which is so while it starts and after its controller has missed it.
+        there is no answer soon, the request is repeated with a new client, as in :meth:`ask`. The request is also
+        repeated if the broker's answer lists no brokers. A broker gives such an answer while it starts, and after its
+        controller has lost contact with it.
 
-        (This is why nothing here calls ``describe_cluster``: librdkafka 2.16 ends the whole process, with
-        "rd_kafka_admin_response_parse: Assertion `rko_result' failed", if the answer has no brokers.)
+        Because answers can lack brokers, this class never calls ``describe_cluster``. After such an answer, librdkafka
+        2.16 ends the whole process with "rd_kafka_admin_response_parse: Assertion `rko_result' failed".
 
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.
@@ -201,7 +203,7 @@ class Cluster:
 
         Args:
             request: makes the request with the given client, and returns a future for each item.
-            repeatable: whether the request can be repeated although the brokers may have carried it out.
+            repeatable: whether the request can be repeated even if the brokers may already have carried it out.
 
         Raises:
             AnabranchError: there was no answer in time, authentication failed, or the cluster can't be reached.
