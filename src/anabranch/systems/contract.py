@@ -243,8 +243,8 @@ class System(Protocol):
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions as the system's Spark source writes them to the offset log, in a form that
-        :class:`anabranch.container.checkpoint.offset_log.Entry` can read.
+        """Positions in the form in which the system's Spark source writes them to the offset log.
+        :class:`anabranch.container.checkpoint.offset_log.Entry` must be able to read this form.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 

@@ -54,8 +54,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 read_written = msgspec.msgpack.Decoder(Written).decode
-"""Decodes a :class:`Written` from MessagePack. There is only one decoder, for the reason in
-:data:`anabranch.model.document.first_use`."""
+"""Decodes a :class:`Written` from MessagePack. All code shares this decoder; for the reason, see
+:data:`anabranch.model.document.first_use`.
+"""
 
 
 class Writer(Protocol):
@@ -74,7 +75,7 @@ class Writer(Protocol):
 
 
 class Output(Protocol):
-    """An output in the form in which it is sent to workers."""
+    """The part of an output that is sent to Python workers, where it creates writers for Spark tasks."""
 
     def writer(self, task: int, batch: int) -> Writer:
         """A writer for a Spark task's part of a batch. ``task`` is the Spark task's number."""
@@ -131,8 +132,7 @@ class Publisher(Protocol):
         """Make visible those parts of a batch that workers have written, unless they are visible already, and write the
         control records. Publishing the same batch again changes nothing for readers.
 
-        ``controls`` contains the control record for the readers of each intermediate stream to which this publisher
-        must write one.
+        ``controls`` maps intermediate streams to the control records that this publisher must write to them.
         """
         ...
 

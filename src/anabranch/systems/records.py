@@ -25,8 +25,8 @@ which the broker stored the record. A partition's records are read in the order 
 
 
 def to_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Records as dicts. ``timestamp`` becomes the number of microseconds since 1970: producers can write any number,
-    and a datetime holds only the years 1 to 9999.
+    """Records as dicts. ``timestamp`` becomes the number of microseconds since 1970, because producers can write any
+    number, but a datetime can hold only the years 1 to 9999.
     """
     at = batch.schema.get_field_index("timestamp")
     found: list[dict[str, Any]] = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()

@@ -27,9 +27,10 @@ def before(job: str, lane: str, output: str, batch: int) -> int:
 
 
 def forget(job: str, lane: str, output: str, after: int = NOTHING) -> None:
-    """Forget the batches after the batch ``after``, by default all. Called for a new lane, whose id another lane may
-    have had before a reset; and for a lane that must write batches again, because its folder and the table were both
-    restored from older copies."""
+    """Forget the batches after the batch ``after``; by default, forget all. Called for a new lane, because another lane
+    may have had the same id before a reset. Also called if a lane's folder and the table were both restored from older
+    copies, so that the lane must write batches again.
+    """
     found = tuple(each for each in _batches.pop((job, lane, output), ()) if each <= after)
     if found:
         _batches[job, lane, output] = found

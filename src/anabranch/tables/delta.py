@@ -51,10 +51,10 @@ class DeltaOptions(options.FolderOptions):
 class DeltaFolder:
     """A Delta Lake table in a folder.
 
-    A lane has two application ids: the version stored for the first id is the lane's last batch, and the version for
-    the second id is the lane's epoch. Each commit of a batch, and each fence that changes the lane's marker, names
-    the second id. Of two concurrent commits that name the same id, the protocol accepts only one, so a commit fails if
-    such a fence came after the table was read.
+    In Delta's protocol, a table stores a version for each application id. A lane has two such ids: the version of the
+    first is the lane's last batch, and the version of the second is the lane's epoch. Each commit of a batch, and each
+    fence that changes the lane's marker, names the second id. Of two concurrent commits that name the same id, the
+    protocol accepts only one. So a commit fails if such a fence came after the table was read.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

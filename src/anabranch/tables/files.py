@@ -204,7 +204,7 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     """Merge consecutive small files into files of about ``target`` bytes at most. Returns references to the files that
-    contain the rows after that, in the same order. The files that were merged aren't deleted.
+    then contain the rows, in the same order. The files that were merged aren't deleted.
 
     A file of more than half of ``target`` stays as it is. At most ``target`` bytes are rewritten in total: small files
     that would exceed this total stay as they are, too.

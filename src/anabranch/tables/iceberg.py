@@ -46,9 +46,9 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Any two simultaneous commits to a table conflict, and one of them fails. It is tried again after a random wait. The
-first number is the longest possible wait, in seconds, after the first attempt. This limit doubles with each attempt, up
-to the second number.
+"""Any two simultaneous commits to a table conflict, and one of them fails. The failed commit is tried again after a
+random wait. The first number is the longest possible wait, in seconds, after the first attempt. This limit doubles with
+each attempt, up to the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",

@@ -379,7 +379,9 @@ class PostgresqlTable:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """Inside ``with``, a connection with one transaction, committed at the end unless an error is raised."""
+        """A context with a connection and one transaction. The transaction is committed at the end unless an error is
+        raised.
+        """
         with session.told(str(self)), self._connect() as connection:
             yield connection
 

@@ -39,8 +39,8 @@ _ALSO = {
     "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""Other types that an existing column can have (without length and precision), by the type that anabranch would give to
-a new column.
+"""For each type that anabranch would give to a new column: the other types (without length and precision) that an
+existing column can have instead.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""
@@ -87,10 +87,10 @@ def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
 def compared(
     connection: psycopg.Connection[Any], table: str, staged: Mapping[str, sql.Identifier], held: Mapping[str, Column]
 ) -> list[sql.Composable]:
-    """SQL expressions for the columns of a key in the staging table. If the table treats two keys as the same key, the
-    values of these expressions are equal, too: the table's types and collations may ignore case, or spaces at the end.
-    ``staged`` are the columns of the staging table, by the names of the key's columns, and ``table`` is the table's
-    name as written in SQL.
+    """SQL expressions for the columns of a key in the staging table. The expressions have equal values for two keys
+    that the table treats as the same key. Such keys can differ, because the table's types and collations may ignore
+    case, or spaces at the end. ``staged`` are the columns of the staging table, by the names of the key's columns, and
+    ``table`` is the table's name as written in SQL.
     """
     query = """
         select attname, nspname, collname from pg_index

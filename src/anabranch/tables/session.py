@@ -28,12 +28,14 @@ _DURABLE = """
     select set_config('synchronous_commit', 'on', false) from pg_settings
     where name = 'synchronous_commit' and setting = 'off' and source <> 'client'
 """
-"""With "off", a crash of the server loses batches that were committed. An "off" in the URL stays."""
+"""Turns ``synchronous_commit`` on, unless the URL sets it to "off". With "off", a crash of the server loses batches
+that were committed.
+"""
 _FINAL = ("authentication", "does not exist", "no pg_hba")
 """Parts of messages after which another attempt to connect would be useless."""
 ANSWERS_WITHIN = 630.0
-"""How many seconds a server can take to answer: a little more than its own limit for statements, which doesn't help if
-the server is frozen or the network loses what it sends.
+"""How many seconds a server can take to answer. This is a little more than the server's own limit for statements. That
+limit doesn't help if the server is frozen, or if the network loses the server's answers.
 """
 _DEFAULTS = {
     "connect_timeout": 5,

@@ -49,7 +49,7 @@ class Greeting(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """The driver's message that nobody needs the Spark tasks of a query's ``run`` any more."""
+    """The driver's message that the Spark tasks of a query's ``run`` are no longer needed."""
 
     run: str
 

@@ -3,8 +3,8 @@
 A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
 succeeds, for a minute at most. If no driver listens, nothing is reported.
 
-If the driver cancels the Spark task, the worker process exits. Without this, the task would occupy its executor's core
-for up to four seconds more, because Spark waits for the function's next rows before it kills the worker.
+If the driver cancels the Spark task, the worker process exits. Otherwise, the task would occupy its executor's core for
+up to four more seconds, because Spark waits for the function's next rows before it kills the worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CANCEL = msgspec.json.Decoder(Cancel)
 _LAST_WITHIN = 60.0
 """For how many seconds this process tries to send a Spark task's last report. After that, the driver counts as gone."""
 LONG_WORK = 1.0
-"""In seconds. A message is reported once a function has been working on it for this time."""
+"""For how many seconds a function must have worked on a message before the message is reported."""
 
 T = TypeVar("T")
 

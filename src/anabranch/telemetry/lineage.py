@@ -30,9 +30,10 @@ _ENDS_WITHIN = 5.0
 MOST_PENDING = 1_000
 """The maximum number of events that are kept while they can't be sent. The oldest ones are dropped first."""
 _MOST_FAILURES = 3
-"""After the events of this many jobs have failed, or one has failed and :data:`EVERY` has passed, the other pending
-events wait for the next attempt, in which they come first. So an attempt doesn't wait for each event's time limit while
-the service can't be reached."""
+"""An attempt to send the pending events stops after the events of this many jobs have failed, or when an event has
+failed and :data:`EVERY` seconds have passed. The events that weren't tried come first in the next attempt. So if the
+service can't be reached, an attempt doesn't wait for the time limit of each event.
+"""
 _MOST_REFUSALS = 10
 _LATER = frozenset({408, 429})
 """The statuses with which a service asks for the same request once more."""
@@ -159,8 +160,9 @@ class _Reporter:
             self._send()
 
     def _send(self) -> None:
-        """Try to send the pending events, in the order of each job. Those of a job wait while an earlier one fails. The
-        jobs whose events failed longest ago come first."""
+        """Try to send the pending events. The events of one job are sent in order: if an event fails, the later ones
+        wait. The jobs whose events failed longest ago come first.
+        """
         self._attempts += 1
         ends = time.monotonic() + EVERY
         failed: set[str] = set()
@@ -182,7 +184,7 @@ class _Reporter:
         self._failed = {**before, **dict.fromkeys(failed, self._attempts)}
 
     def _is_given_up(self, pending: _Pending, error: Exception) -> bool:
-        """Whether an event that has failed is left out, because the service keeps refusing it, but takes others."""
+        """Whether to give up an event that has failed, because the service keeps refusing it, but accepts others."""
         status = getattr(getattr(error, "response", None), "status_code", 0)
         if 400 <= status < 500 and status not in _LATER:
             pending.sent_before = pending.sent_before if pending.refusals else self._sent

@@ -118,10 +118,10 @@ def run(
         The rows of every stream that the job wrote.
 
     Raises:
-        UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream;
-            the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
-            ``"real-time"``; ``partitions`` names a stream that is not an input; ``folder`` is not empty; or the job's
-            module has been edited since it was imported.
+        UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream.
+            Also raised if the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
+            ``"real-time"``. Also raised if ``partitions`` names a stream that is not an input, if ``folder`` is not
+            empty, or if the job's module has been edited since it was imported.
         JobFailedError: a lane failed; the error has the text that ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
         AnabranchError: the broker does not answer; the Spark session has no Kafka connector; or the job does not allow

@@ -71,7 +71,7 @@ def shared(settings: Settings) -> SparkSession:
 @contextmanager
 def _module_path() -> Iterator[None]:
     """A context for starting the JVM, whose Python workers then import modules from the same folders as this process.
-    Afterwards, the environment is as before, because other Pythons that a test starts may be of another version.
+    Afterwards, the environment is as before, because a test may start other Python processes with another version.
     """
     before = os.environ.get("PYTHONPATH")
     known = [before] if before else []

@@ -84,8 +84,8 @@ class Interruptions:
 
 
 class Process:
-    """The process of an ``anabranch`` verb, in a separate process session, so that the terminal's Ctrl-C doesn't reach
-    it, and the processes that it starts can be recognized by their session.
+    """The process of an ``anabranch`` verb, in a separate process session. So the terminal's Ctrl-C doesn't reach the
+    process, and the processes that it starts can be recognized by their session.
     """
 
     def __init__(self, popen: subprocess.Popen[bytes], name: str, log: Path) -> None:

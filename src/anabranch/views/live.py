@@ -121,14 +121,15 @@ class Live(Document, frozen=True, kw_only=True):
     """
     drain: DrainProgress | None = None
     stages: Table = Table(columns=STAGES)
-    """While the job drains: a row for each stage that hasn't drained, in the order in which the stages drain, with the
-    columns ``STAGES``: the number of open lanes; how many of them have halted, and how many have drained; the offsets
-    that they still have to read; and the rows of state that they still have to emit.
+    """While the job drains, a row for each stage that hasn't drained, in the order in which the stages drain. The
+    columns ``STAGES`` contain the number of open lanes, how many of these lanes have halted, and how many have drained.
+    They also contain how many offsets these lanes still have to read, and how many rows of state they still have to
+    emit.
     """
     held_up: Table = Table(columns=HELD_UP)
-    """The lanes that are kept from ending, with the columns ``HELD_UP``: the message on which a function has been
-    working for a second or more; whether it has been working for more than a minute, in a job without
-    ``message_timeout``; and what else a closing lane is waiting for.
+    """The lanes that are kept from ending. The columns ``HELD_UP`` say on which message a function has been working for
+    a second or more, and what else a closing lane is waiting for. In a job without ``message_timeout``, they also say
+    whether the function has been working on the message for more than a minute.
     """
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None

@@ -54,7 +54,7 @@ class LaneSources:
         return {source.number: f"{source.system.name}/{source.stream}" for source in self.all}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """The offsets that a batch reads, as from :meth:`ranges`, but by source number and partition."""
+        """The same as :meth:`ranges`, but by source number and partition instead of by SSP."""
         return {
             (source.number, partition): each
             for source in self.all

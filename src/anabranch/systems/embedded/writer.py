@@ -111,8 +111,8 @@ class LaneWriter:
         even if later entries no longer contain the fence's marker.
 
         Raises:
-            FencedError: the lane has no marker in a partition, and a closed lane of the job, whose marker was dropped
-                there, had a higher epoch.
+            FencedError: the lane has no marker in a partition, and a closed lane of the same job had a higher epoch
+                there. (The partition no longer has this closed lane's marker, but still has its epoch.)
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():

@@ -37,8 +37,8 @@ def fence(
     Args:
         group: the lane's output group.
         epoch: the epoch that the markers will have.
-        new: whether no batch of the lane was ever planned; None if unknown. Unless it is False, missing markers are
-            created.
+        new: whether no batch of the lane was ever planned; None if unknown. If ``new`` is True or None, missing markers
+            are created.
         closed: whether to close the slots, so that they refuse even the process with ``epoch``.
         opens: whether to open closed slots again, because the process with ``epoch`` still has something to write.
 

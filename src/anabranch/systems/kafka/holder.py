@@ -215,8 +215,8 @@ def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) ->
 
 @contextmanager
 def _unmasked() -> Iterator[None]:
-    """Inside ``with``, a SystemError whose cause is a KafkaException is replaced by that cause: confluent-kafka raises
-    a SystemError if a fatal error and a delivery report occur in one call.
+    """Inside ``with``, a SystemError whose cause is a KafkaException is replaced by the KafkaException. If a fatal
+    error and a delivery report occur in one call, confluent-kafka raises such a SystemError.
     """
     try:
         yield

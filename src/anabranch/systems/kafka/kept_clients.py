@@ -11,7 +11,8 @@ __all__ = ["UNUSED", "KeptClients"]
 
 UNUSED = 120.0
 """After how many seconds without use a client is discarded. The lane that used the client has probably ended, or runs
-elsewhere. Each client has threads and connections, so without this limit they would grow with each change to the job.
+elsewhere. Each client has threads and connections. Without this limit, their number would grow with each change to the
+job.
 """
 
 K = TypeVar("K", bound=Hashable)
@@ -24,7 +25,7 @@ class KeptClients(Generic[K, V]):
 
     Args:
         discard: discards a client. Called without a lock, because a client may take a while to end.
-        clock: returns seconds that never go back.
+        clock: returns a time in seconds that never goes back.
     """
 
     def __init__(self, discard: Callable[[V], object], clock: Callable[[], float] = time.monotonic) -> None:

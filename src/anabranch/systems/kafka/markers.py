@@ -56,7 +56,9 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""A broker's answers while a consumer group has no coordinator, because the cluster is new or a broker has ended."""
+"""The error codes in brokers' answers while a consumer group has no coordinator, because the cluster is new or a broker
+has ended.
+"""
 
 _LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # the lane and its output group
 

@@ -22,7 +22,8 @@ def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> Open
     """See :meth:`anabranch.systems.contract.System.open_transaction`.
 
     Only the brokers know which producer started the transaction, and only Java's client can ask them (KIP-664). If this
-    fails, for example because the user isn't allowed to ask, the result names the error instead of the producer.
+    request fails, for example because the user has no right to make it, the result names the error instead of the
+    producer.
 
     Raises:
         AnabranchError: the brokers don't answer, or they refuse the client.

@@ -35,7 +35,7 @@ class KafkaSystem(System):
 
     Args:
         settings: how to reach the cluster.
-        topics: the topic of each stream whose topic has another name.
+        topics: maps a stream's name to the name of its topic, for each stream whose topic has a different name.
         controls_topic: the topic for the control records of a job's intermediate streams; not needed without a job.
         patience: how many seconds to wait for an answer.
     """

@@ -46,8 +46,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """A cluster's topics, by the names of streams. ``topics`` gives the topic of each stream whose topic has another
-    name.
+    """A cluster's topics, by the names of streams. ``topics`` maps a stream's name to the name of its topic, for each
+    stream whose topic has a different name.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:

@@ -35,7 +35,7 @@ _holders: KeptClients[tuple[str, str], Holder] = KeptClients(Holder.drop)
 """For each cluster and transactional id, a producer of this process that no transaction is using."""
 
 _readers: KeptClients[tuple[str, str], Markers] = KeptClients(lambda _: None)
-"""For each cluster and group, a reader of its markers. A reader that is no longer kept ends with its last user."""
+"""For each cluster and group, a reader of its markers. A reader that is no longer kept ends when its last user does."""
 
 
 @atexit.register
@@ -317,7 +317,8 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 def _too_large(holder: Holder) -> AnabranchError:
     """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole, so the
-    others may be small enough."""
+    other refused records may be small enough.
+    """
     worst = max(holder.lost, key=lambda lost: lost.size)
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
     if worst.size > holder.message_limit:
