@@ -60,8 +60,9 @@ class SessionNeeds:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that every process of a job needs. ``label`` is its kind, for messages; ``cure`` says what to do if
-    Spark's executors have no access to it."""
+    """A folder that every process of a job needs. ``label`` is the folder's kind, as messages name it. ``cure`` says
+    what to do if Spark's executors have no access to the folder.
+    """
 
     label: str
     path: Path
@@ -249,8 +250,8 @@ class System(Protocol):
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """The racks of each partition's replicas, the leader's first; None stands for a broker without a rack. Empty if
-        the system has no racks.
+        """The racks of each partition's replicas, with the leader's rack first. None stands for a broker without a
+        rack. Empty if the system has no racks.
         """
         return {}
 
@@ -331,8 +332,8 @@ class System(Protocol):
         takes over its outputs again. By default, does nothing. Called only after the lane's query has ended in this
         process. For ``new``, see :meth:`fence`.
 
-        Returns the lane's last batch that is in an output after the call, at least in part; -1 if there is none or if
-        it is unknown (the caller also calls :meth:`published`).
+        Returns the lane's last batch that an output contains after the call, at least in part. Returns -1 if there is
+        no such batch, or if the system doesn't determine it. (The caller also calls :meth:`published`.)
         """
         return -1
 

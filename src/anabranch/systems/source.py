@@ -15,8 +15,9 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""The columns without headers and timestamps: these two cost several percent of the throughput, and aren't always
-needed."""
+"""The columns without headers and timestamps. Reading headers and timestamps costs several percent of the throughput,
+and they aren't always needed.
+"""
 
 
 @dataclass(frozen=True)

@@ -59,9 +59,9 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def counts(self, name: str, streams: Iterable[str]) -> dict[str, int]:
-        """The partition counts of all streams that a system lists, and of those of ``streams`` that exist without being
-        listed. A system may list only the streams that its user may see, so the others are looked up by name. Raises
-        AnabranchError if the user isn't allowed to look one up, or if the system doesn't answer.
+        """The partition counts of all streams that a system lists, and of all other existing streams in ``streams``. A
+        system may list only the streams that its user may see, so the other streams are looked up by name. Raises
+        AnabranchError if the user isn't allowed to look up a stream, or if the system doesn't answer.
         """
         system = self.named(name)
         counts = system.counts()
@@ -80,8 +80,9 @@ class Systems:
                     system.partitions(stream)
 
     def absent(self, streams: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of these streams, given as pairs of system and stream, that don't exist. Raises AnabranchError as
-        :meth:`counts` does."""
+        """The streams in ``streams`` that don't exist, as pairs of system and stream. Raises AnabranchError as
+        :meth:`counts` does.
+        """
         several = sorted(set(streams))
         there = {name: self.counts(name, (s for at, s in several if at == name)) for name, _ in several}
         return [(name, stream) for name, stream in several if stream not in there[name]]
@@ -110,7 +111,8 @@ class Systems:
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
         """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the lane's
-        last batch that is in an exactly-once output or table after this, at least in part; -1 if none."""
+        last batch that an exactly-once output or a table then contains, at least in part; -1 if none.
+        """
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
 
@@ -154,8 +156,8 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """The system of each stream that settings bind to a system, and the kind of table of each output that is a
-        table, by the name of the stream or the output.
+        """Maps each stream that settings bind to a system to the system's name, and each output that is a table to the
+        kind of table.
         """
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
@@ -200,8 +202,9 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name of the section that applies to a stream: the stream's own name if it has a section; otherwise, the
-        name of an input whose pattern matches the stream; if there is no such input, the stream's own name."""
+        """The name of the section that applies to a stream. If the stream has no section of its own, but an input's
+        pattern matches the stream, this is the input's name. Otherwise, this is the stream's own name.
+        """
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)
 

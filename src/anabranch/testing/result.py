@@ -105,8 +105,9 @@ class Result:
 
         Raises:
             NotFoundError: the job does not write this stream.
-            UsageError: no column is named, no row has a column of that name (columns that are null in all rows are left
-                out), a column has values that can't be keys of a dict, or a value is not a JSON object.
+            UsageError: no column is named, or no row has a column of that name. (Columns that are null in all rows are
+                left out.) Also raised if a column has values that can't be keys of a dict, or if a value is not a JSON
+                object.
 
         Example:
             ```python

@@ -103,8 +103,8 @@ class Live(Document, frozen=True, kw_only=True):
     seats: int
     error: str | None = None
     lanes: Table
-    """The open lanes, with the columns ``LANES``. ``phase`` is None if there was no report; ``watermark`` is in Unix
-    ms, ``lag`` in offsets; ``progress`` is the finished share of the running batch, from 0 to 1.
+    """The open lanes, with the columns ``LANES``. ``phase`` is None if there was no report. ``watermark`` is in Unix
+    ms, and ``lag`` in offsets. ``progress`` is the finished share of the running batch, from 0 to 1.
     """
     containers: Table
     """The containers, with the columns ``CONTAINERS``. ``lease`` is the number of seconds until the container's lease

@@ -78,8 +78,8 @@ LOCAL_SETTINGS = {
 }
 """Settings for a storage root on a local disk. With them, Spark makes snapshots of state more often than by default,
 because a successor replays all changes since the last snapshot. Spark also examines files without starting processes.
-By default, Spark starts a process for each examined file (about 60 times in a batch of a stateful lane) to ensure that
-only one of two writers of a checkpoint succeeds. anabranch uses the folder's lock for this purpose instead.
+By default, Spark starts a process for each examined file: about 60 processes in a batch of a stateful lane. They ensure
+that only one of two writers of a checkpoint succeeds. anabranch uses the folder's lock for this purpose instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}

@@ -21,8 +21,8 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that is in every reader's schema, but in no writer's schema. In each value that could be read, this field has
-its default. If a value can't be read, the field is null.
+"""A field that shows whether a value could be read. The field is in every reader's schema, but in no writer's schema.
+So the field has its default if the value could be read; otherwise, the field is null.
 """
 
 _ALL = 2**31 - 1

@@ -38,8 +38,9 @@ class LogReaders:
         """Register a job as a reader of a stream by calling ``hold``.
 
         Raises:
-            LogError: ``hold`` has failed. As an exception, only a warning is logged if this process has no right to
-                write to the stream's folder, and the stream has no retention, so that no unread records can be deleted.
+            LogError: ``hold`` has failed. But if this process has no right to write to the stream's folder, and the
+                stream has no retention, only a warning is logged. (Without a retention, no unread records can be
+                deleted.)
         """
         try:
             hold(self._log.readers(stream))

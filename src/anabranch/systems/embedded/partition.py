@@ -45,7 +45,7 @@ def sequences(folder: str) -> set[int]:
 
 def read(folder: str, sequence: int) -> Entry | None:
     """The entry with the number ``sequence``; None if there is no such entry. Raises LogError if the entry's file is
-    damaged, UnsupportedFormatError if it has another format version.
+    damaged, and UnsupportedFormatError if the file has another format version.
     """
     path = path_of(folder, sequence)
     try:

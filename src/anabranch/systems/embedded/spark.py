@@ -31,8 +31,9 @@ def streamed(spark: SparkSession, system: EmbeddedSystem, reading: Reading) -> D
 
 
 class EmbeddedSource(SystemSource):
-    """The Spark source for a log. Its options are those of :func:`anabranch.systems.reading.spark.options`, and
-    ``root``."""
+    """The Spark source for a log. In addition to the options of :func:`anabranch.systems.reading.spark.options`, the
+    source has the option ``root``.
+    """
 
     @classmethod
     def name(cls) -> str:

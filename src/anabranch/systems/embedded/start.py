@@ -48,8 +48,9 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError if the file is damaged,
-    UnsupportedFormatError if it has another format version; the error names ``path``."""
+    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError if the file is damaged, and
+    UnsupportedFormatError if it has another format version. Both errors name ``path``.
+    """
     try:
         with open(path, "rb") as file:
             raw = file.read()

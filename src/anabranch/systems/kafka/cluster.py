@@ -141,10 +141,10 @@ class Cluster:
         return clients.shown(self.settings)
 
     def metadata(self, doing: str, topic: str | None = None) -> ClusterMetadata:
-        """The brokers that run, and the metadata of all topics or, if ``topic`` is given, of this topic, by name. If
-        there is no answer soon, the request is repeated with a new client, as in :meth:`ask`. The request is also
-        repeated if the broker's answer lists no brokers. A broker gives such an answer while it starts, and after its
-        controller has lost contact with it.
+        """The running brokers, and the metadata of the topic ``topic`` (by default, of all topics), by name. If there
+        is no answer soon, the request is repeated with a new client, as in :meth:`ask`. The request is also repeated if
+        the broker's answer lists no brokers. A broker gives such an answer while it starts, and after its controller
+        has lost contact with it.
 
         Because answers can lack brokers, this class never calls ``describe_cluster``. After such an answer, librdkafka
         2.16 ends the whole process with "rd_kafka_admin_response_parse: Assertion `rko_result' failed".

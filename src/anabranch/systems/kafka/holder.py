@@ -69,9 +69,9 @@ class Holder:
 
     Attributes:
         instance: a unique id of this producer, for the markers that it writes.
-        seen: the expected ``instance`` of the slot's marker. If the marker has another one, another producer has
-            written to the slot. After the id is initialized, the caller sets ``seen`` from the marker; a commit sets it
-            to this producer's ``instance``.
+        seen: the expected ``instance`` of the slot's marker. If the marker has a different ``instance``, another
+            producer has written to the slot. After the id is initialized, the caller sets ``seen`` from the marker; a
+            commit sets it to this producer's ``instance``.
         begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.

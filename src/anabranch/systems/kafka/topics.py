@@ -203,8 +203,8 @@ class Topics:
             raise NotFoundError(f"{stream} has no partition {partition}", f"its partitions are 0 to {count - 1}")
 
     def racks(self, stream: str) -> dict[int, tuple[str | None, ...]]:
-        """The racks of each partition's replicas, each once, the leader's first. None stands for a broker without a
-        rack. Replicas on brokers that aren't there at the moment, for example because they restart, are left out.
+        """The racks of each partition's replicas, without duplicates, and with the leader's rack first. None stands for
+        a broker without a rack. Replicas on brokers that aren't running at the moment are left out.
 
         Raises:
             AnabranchError: none of a partition's brokers is there.

@@ -118,7 +118,7 @@ class Reader(DataSourceStreamReader):
     offset}}``.
 
     Args:
-        options: the options of :func:`options`.
+        options: the source's options, as returned by :func:`options`.
         bare: whether to read the columns of ``BARE`` instead of ``SCHEMA``.
         name: the system's name, for messages.
     """
@@ -252,8 +252,8 @@ class SystemReader(Reader):
 
 
 class SystemSource(DataSource):
-    """The source for any system. Its options are those of :func:`options`, and ``system``: the pickled system, in
-    base64.
+    """The source for any system. In addition to the options of :func:`options`, the source has the option ``system``:
+    the pickled system, in base64.
     """
 
     @classmethod
