@@ -62,8 +62,8 @@ class Readers(Protocol):
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
         """Make a job a reader of a stream. If the job is a reader already, the lower position counts in each partition.
 
-        Once this returns, the reader is stored durably, and every deletion that ignored it has ended: all records that
-        still exist at or after the reader's positions stay.
+        Once this returns, the reader is stored durably, and all deletions that didn't take it into account have ended.
+        So all records that still exist at or after the reader's positions stay.
 
         Args:
             positions: the positions by partition. For a partition that is missing, a reader keeps its position; the

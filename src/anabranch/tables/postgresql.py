@@ -205,8 +205,8 @@ class PostgresqlTable:
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
         """Insert the rows of the parts ``wrote`` from the staging table into the table itself. With ``upsert``, only
-        the last of several rows with the same key counts, and it updates the table's row with this key, if there is
-        one. Raises AnabranchError if rows are missing from the staging table.
+        the last of several rows with the same key is used. If the table already has a row with this key, this row is
+        updated. Raises AnabranchError if rows are missing from the staging table.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")

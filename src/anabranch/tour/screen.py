@@ -70,7 +70,7 @@ class Screen:
             self._print(f"     {line}", "dim")
 
     def gauge(self, lag: int, most: int, text: str) -> None:
-        """Show the number of waiting records, as a number and as a bar that is full at ``most`` records."""
+        """Show how many records are waiting, as a number and as a bar that is full at ``most`` records."""
         bar = "#" * round(_BAR * lag / max(most, 1))
         self._print(f"     lag {lag:>6,} {bar:<{_BAR}} {text}")
 

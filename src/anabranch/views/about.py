@@ -127,8 +127,8 @@ class Partitions(Document, frozen=True, kw_only=True):
     total: int
     """The number of all rows that match the request."""
     table: Table
-    """The rows. ``time`` is the watermark of the partition itself, in Unix ms. It is None if it isn't known, for
-    example because the container hasn't been told yet that somebody is looking at partitions.
+    """The rows. ``time`` is the watermark of the partition itself, in Unix ms; None if unknown, for example because the
+    container doesn't know yet that somebody is looking at partitions.
     """
     totals: dict[str, int] = {}
     """Metrics for all rows that match the request. ``lag`` is the sum of the lags, in offsets. ``idle`` is the number

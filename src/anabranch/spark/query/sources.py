@@ -144,8 +144,8 @@ class LaneSources:
 
     def _key_bytes(self, node: Node) -> Column:
         """The bytes of a record's key, which determine the record's bucket. In a stateful lane, a key whose columns are
-        declared is decoded and encoded again, so that it has the same bytes as in state. If the result is null, the
-        original bytes are used.
+        declared is decoded and encoded again, so that its bytes are the same as those of this key in state. If the
+        result is null, the original bytes are used.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):

@@ -16,7 +16,9 @@ _REMEMBERED = 8192
 
 
 class _Extent(msgspec.Struct, frozen=True):
-    """An entry's offsets and files. The rest of the entry, such as ``writers``, would take too much memory."""
+    """An entry's offsets and files. The rest of the entry, such as ``writers``, is left out, because it would take too
+    much memory.
+    """
 
     base: int
     end: int

@@ -2,9 +2,9 @@
 contains the positions from which the job still has to read.
 
 A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. To
-register, a job makes its file durable, and then takes and releases each partition's lock once. After that, every
-deletion that hasn't seen the file has finished. Purges of intermediate streams and deletions with ``past_readers``
-don't read the files.
+register, a job makes its file durable, and then takes and releases each partition's lock once. After that, all
+deletions that began without reading the file have finished. Purges of intermediate streams and deletions with
+``past_readers`` don't read the files.
 """
 
 from __future__ import annotations

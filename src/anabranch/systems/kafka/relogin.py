@@ -26,9 +26,9 @@ _NAMES = ("sasl.username", "sasl.password")
 class Relogin:
     """Keeps the credentials of one client up to date, as long as this object exists.
 
-    librdkafka logs in again automatically, for each new connection and when the brokers require it, but with the user
-    and the password that the client got when it was created. If these come from files (``${file:PATH}``), this object
-    gives the client the new ones within about a second after a file has changed. So even a client with an open
+    librdkafka logs in again automatically, for each new connection and when the brokers require it. But it always uses
+    the user and the password that the client got when it was created. If these come from files (``${file:PATH}``), this
+    object gives the client the new ones within about a second after a file has changed. So even a client with an open
     transaction survives a password change.
 
     Args:

@@ -74,8 +74,8 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition count of each stream, by the stream's name. Topics whose names begin with ``__``, such as
-        Kafka's own, are left out. If a stream has a topic with another name, a topic with the stream's own name is
-        left out, too, unless it is the topic of a different stream.
+        Kafka's own, are left out. If a stream is bound to a topic with another name, the topic with the stream's own
+        name is left out, too, unless a different stream is bound to this topic.
         """
         found = self.cluster.metadata("listing the topics").topics
         counts = {
