@@ -202,8 +202,8 @@ class System(Protocol):
 
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
         """The transaction that keeps readers from the partition's records between :meth:`ends` and
-        :meth:`high_watermarks`; None if there is no such transaction, or if the system has no transactions. ``java`` is
-        for systems whose client in Python can't determine the transaction.
+        :meth:`high_watermarks`; None if there is no such transaction, or if the system has no transactions. Systems
+        whose Python client can't determine the transaction use ``java``.
         """
         return None
 

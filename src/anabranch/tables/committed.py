@@ -1,5 +1,5 @@
-"""Remembers the latest batches that tables have committed for the lanes of this process. If a table lacks some of these
-batches later, it was set back.
+"""Remembers the latest batches that tables have committed for the lanes of this process. If a table later lacks some of
+these batches, the table was set back to an earlier state.
 """
 
 from __future__ import annotations

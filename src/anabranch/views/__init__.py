@@ -1,3 +1,3 @@
-"""The documents from which the dashboard and the command line learn about jobs and their coordinator. Each covers one
-aspect, and is small enough to be requested repeatedly.
+"""The documents from which the dashboard and the command line learn about jobs and their coordinator. Each document
+covers one aspect, and is small enough to be requested repeatedly.
 """

@@ -44,7 +44,8 @@ def path(java: Java) -> Path:
     """The path of the archive for ``java`` and the jars of this environment, whether or not the archive exists.
 
     A JVM accepts an archive only if the same build of Java made it, and if the jars' paths, sizes and modification
-    times are the same as when it was made. Otherwise, the JVM silently uses no archive at all, not even the JDK's own.
+    times are the same as when the archive was made. Otherwise, the JVM silently uses no archive at all, not even the
+    JDK's own.
     """
     key = hashlib.sha256((java.build + _state(_jars())).encode()).hexdigest()[:12]
     return _folder() / key / _FILE

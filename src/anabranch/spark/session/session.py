@@ -334,8 +334,10 @@ def follow_environment(spark: SparkSession) -> None:
 
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[BinaryIO | None]:
-    """A context for starting processes that write to the file ``output``, even after the context has ended. Provides a
-    file to read what they have written. Without ``output``, the processes use this process's stdout and stderr."""
+    """A context for starting processes that write to the file ``output``, even after the context has ended. The context
+    provides a file from which the processes' new output can be read. Without ``output``, the processes use this
+    process's stdout and stderr.
+    """
     if output is None:
         yield None
         return

@@ -179,8 +179,7 @@ def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
 
 
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
-    """The named columns as the bytes of a JSON object. NaN and infinity become null, because JSON has no such numbers.
-    """
+    """The named columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")

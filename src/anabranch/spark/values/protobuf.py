@@ -97,8 +97,8 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type that the settings name, either by its full name, or by the last parts of this name if no other
-    type's name ends with the same parts.
+    """The message type that the settings name. The settings can contain the type's full name or, if no other type's
+    name ends with the same parts, only the last parts of this name.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()

@@ -1,7 +1,8 @@
 """Deletes the oldest entries of a partition, with their segments.
 
-``start.json`` is made durable first. Then the entries are deleted, beginning with the oldest, each after its segments.
-If the process is killed during the deletion, the next deletion removes the remaining entries below the start.
+``start.json`` is made durable first. Then the entries are deleted, beginning with the oldest. Each entry's segments are
+deleted before the entry itself. If the process is killed during the deletion, the next deletion removes the remaining
+entries below the start.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class BoundedCalls:
     def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
         """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds and at most
         :attr:`seconds`. If the call is given up, KafkaException is raised, and the producer is never destroyed, because
-        that would wait for the call.
+        destroying it would wait for the call.
         """
         began = time.monotonic()
         try:

@@ -220,8 +220,8 @@ class Cluster:
     def _first_answers(
         self, request: Callable[[AdminClient], Mapping[K, Future[V]]], deadline: float, most: int
     ) -> dict[K, V | KafkaError]:
-        """Make a request with one client and, while answers are missing, with further ones, at most ``most`` in total.
-        Returns the answers of the first client that gets all of its answers. Raises what :meth:`ask` raises.
+        """Make a request with one client. While answers are missing, repeat it with further clients, at most ``most``
+        in total. Returns the answers of the first client that gets all of its answers. Raises what :meth:`ask` raises.
         """
         asked, began = [_Asked(self._admin.get(), request)], time.monotonic()
         following = began + self._first_wait
