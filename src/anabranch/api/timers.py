@@ -75,8 +75,8 @@ class Timers:
                 if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
 
         Raises:
-            UsageError: ``at`` has no time zone (not checked in the last batch of a drain), or the operator has no timers
-                (``process(..., timers=...)``).
+            UsageError: ``at`` has no time zone (not checked in the last batch of a drain), or the operator has no
+                timers (``process(..., timers=...)``).
         """
         if not self.draining:
             self._become(_ms(at), True)

@@ -23,9 +23,9 @@ def stop(
     say: Callable[[str], None] = progress.say,
     again: float = _AGAIN,
 ) -> None:
-    """Stop a job, and say what it is waiting for until it has stopped or ``over`` is set. Errors are printed, not raised.
-    The request is repeated every ``again`` seconds while the store can't be written, or while the job is active but
-    can't be stopped at the moment. After any other error, the function returns.
+    """Stop a job, and say what it is waiting for until it has stopped or ``over`` is set. Errors are printed, not
+    raised. The request is repeated every ``again`` seconds while the store can't be written, or while the job is active
+    but can't be stopped at the moment. After any other error, the function returns.
     """
     waits, told = haste.Waits(say=say), ""
     while not over.is_set():

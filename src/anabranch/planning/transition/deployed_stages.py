@@ -109,8 +109,8 @@ def _regrouped(
         return stage
     if ":" in stage.grouper:
         raise ConflictError(
-            f"the inputs of stage {stage.stage}, the factor or the number of containers has changed since the version was "
-            f"planned, and the stage's custom grouper {stage.grouper} can't be called here",
+            f"the inputs of stage {stage.stage}, the factor or the number of containers has changed since the version "
+            f"was planned, and the stage's custom grouper {stage.grouper} can't be called here",
             "deploy the file of that version: anabranch deploy JOB.py",
         )
     expand.check_together(stage, len({*planned.inputs}.intersection(stage.inputs)), inputs)
