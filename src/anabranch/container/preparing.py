@@ -41,8 +41,8 @@ class Preparations(Generic[T]):
         self._begun: dict[_Key, _Preparation[T]] = {}
 
     def begin(self, coming: Iterable[Lane], wanted: Iterable[str] = ()) -> None:
-        """Start to prepare each of these lanes, except lanes whose preparation was already started under their current
-        epoch. A result is kept as long as its lane is in ``coming`` or ``wanted``."""
+        """Start to prepare each lane in ``coming``, unless its preparation was already started under its current epoch.
+        Results are kept only for lanes in ``coming``, and for lanes whose ids are in ``wanted``."""
         lanes, mine = {(lane.id, lane.epoch): lane for lane in coming}, {*wanted}
         for key, begun in tuple(self._begun.items()):
             if key not in lanes and key[0] not in mine and not begun.is_alive():

@@ -160,8 +160,8 @@ class Seats:
         expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
             processes get them.
         processes: the processes that hold seats, by container id.
-        asked: when each process that stands by last asked for a seat, by execution.
-        resting: the last registration of each process that stands by, by execution.
+        asked: for each process without a seat, by execution: when the process last asked for one.
+        resting: for each process without a seat, by execution: the process's last registration.
         returning: when processes returned their seats in order to replace themselves with new processes, by execution.
             An entry is kept until the new process asks for a seat, or is overdue.
         offers: the current offer for each seat.

@@ -30,16 +30,16 @@ _STATELESS = {
     Kind.EXPANDED: 0.7,
     Kind.REWOUND: 0.7,
     Kind.MOVED: 0.6,
-    Kind.VERSION: 1.6,
-    Kind.NEW: 1.6,
+    Kind.VERSION: 3.4,
+    Kind.NEW: 2.2,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.1,
     Kind.EXPANDED: 2.6,
     Kind.REWOUND: 2.8,
-    Kind.MOVED: 1.3,
-    Kind.VERSION: 6.3,
+    Kind.MOVED: 1.8,
+    Kind.VERSION: 9.3,
     Kind.NEW: 5.5,
 }
 """The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the

@@ -339,10 +339,10 @@ def narrowed(rows: pa.RecordBatch, nothing: pa.Table, ask: _Ask, names_late: boo
 
     Args:
         nothing: an empty table with the schema of the results.
-        ask: called with some consecutive rows and the index of the first of them, and returns their result. Raises
-            LostError if the process is lost.
+        ask: a function that takes some consecutive rows and the index of the first one, and returns the rows' result.
+            It raises LostError if the process is lost.
         names_late: whether a LostError about a timeout names the row that took too long.
-        fails: whether to stop after the first rejection, because it fails the lane.
+        fails: whether a rejected row fails the lane. If so, no rows are processed after the first rejection.
     """
     step = min(_ROWS, max(1, _BYTES * rows.num_rows // max(1, rows.nbytes)))
     parts: dict[int, Outcome] = {}

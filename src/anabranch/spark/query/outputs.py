@@ -206,7 +206,7 @@ class LaneOutputs:
         return output if output in self.tables else ""
 
     def written_to_table(self, node: Node, rows: DataFrame, batch: int) -> list[Written]:
-        """Write the rows of a batch that reach the sink of a table, and return what was written."""
+        """Write ``rows``, a batch's rows for the sink ``node``, to the sink's table. Returns what was written."""
         output = self.table(node)
         owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
         schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))

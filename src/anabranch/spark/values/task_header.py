@@ -21,10 +21,11 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: the names, by the task's number at factor 1. If ``factor`` is 1, these are full names, such as
-            ``Partition_3`` or ``Partition_3-1-8``. Otherwise, they are names without a bucket, such as ``Partition_3``.
-        factor: 1 if the lane has only one task for each of these numbers; otherwise, the lane's factor. In this case,
-            the row's bucket is needed as well to determine the row's task.
+        by_number: a name for each number that a task can have at factor 1. If the lane has only one task with each
+            number, the names are full names, such as ``Partition_3`` or ``Partition_3-1-8``. If the lane has several,
+            which differ in their buckets, the names lack the bucket, such as ``Partition_3``.
+        factor: 1 if ``by_number`` has full names. Otherwise, the lane's factor: a row's bucket is then needed as well
+            to determine the row's task.
     """
 
     by_number: dict[int, str]
