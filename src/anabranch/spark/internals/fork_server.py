@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from anabranch.spark.internals import random_numbers
+from anabranch.spark.internals import random_numbers, worker_path
 
 __all__ = ["serve"]
 
@@ -139,6 +139,7 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     os.environb.update(given)
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [each for each in known if each and each not in sys.path]
+    worker_path.drop_archives()
     return [os.fsdecode(word) for word in rest[: int(number)]]
 
 

@@ -14,6 +14,10 @@ import gc
 import importlib
 import sys
 
+from anabranch.spark.internals import worker_path
+
+worker_path.drop_archives()  # before anything is imported from them
+
 import pyspark.sql.streaming.python_streaming_source_runner  # noqa: F401
 from pyspark.daemon import manager
 

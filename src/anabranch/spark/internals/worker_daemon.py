@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import gc
 
+from anabranch.spark.internals import worker_path
+
+worker_path.drop_archives()  # before anything is imported from them
+
 import numpy as np  # noqa: F401
 import pandas as pd  # noqa: F401
 import pyarrow.compute  # noqa: F401
