@@ -24,12 +24,13 @@ __all__ = ["folder", "sweep"]
 log = logs.get_logger()
 _making = threading.Lock()
 _mine: dict[int, Path] = {}
-"""The folders by process id: a forked process has a copy of this dict, but needs a folder of its own."""
+"""The folder of each process, by process id. (A forked process gets a copy of this dict, but needs a folder of its
+own.)"""
 
 
 def folder(name: str) -> Path:
-    """Make a folder for temporary files, and return its path. The folder's name begins with ``name``. This process
-    removes the folder when the process ends; if the process is killed, a later process does."""
+    """Make a folder for temporary files, and return the folder's path. The folder's name begins with ``name``. This
+    process removes the folder when the process ends. If the process is killed, a later process removes the folder."""
     with _making:
         process = os.getpid()
         if process not in _mine:

@@ -20,7 +20,7 @@ LAYOUT_VERSION = 1
 @dataclass(frozen=True)
 class Stage:
     """A stage of a graph. A boundary (a ``partition_by`` through a stream) is a sink of one stage and a source of the
-    next. ``nodes`` has the stage's nodes in the graph's order, except for boundaries that are sources."""
+    next. ``nodes`` has the stage's nodes in the graph's order, but not the boundaries that the stage reads."""
 
     id: str
     nodes: tuple[Node, ...]
@@ -33,7 +33,8 @@ class Stage:
 
     @property
     def shuffled(self) -> Node | None:
-        """The shuffle inside the query, if there is one. It rules out a factor above 1 and several containers."""
+        """The shuffle inside the query, or None. With a shuffle, the factor must be 1, and the job can have only one
+        container."""
         return next((node for node in self.nodes if is_shuffle(node)), None)
 
     @property
@@ -220,12 +221,12 @@ def timed(graph: Graph) -> set[int]:
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
     """The ids of those boundaries at the end of the stage that refuse rows without event time.
 
-    Spark silently leaves such rows out of event-time windows and out of joins. So a boundary refuses them if both
-    conditions hold:
+    Spark silently leaves rows without event time out of event-time windows and out of joins. So a boundary refuses
+    these rows if both conditions hold:
 
-    - The stage may make such rows: the boundary comes after a ``transform`` of the stage, or after an operator with a
-      function that processes rows.
-    - All rows behind the boundary go to such a window or to a ``join``. On the way, they don't pass through a
+    - The stage may make rows without event time: the boundary comes after a ``transform`` of the stage, or after an
+      operator with a function that processes rows.
+    - All rows behind the boundary go to an event-time window or to a ``join``. On the way, they don't pass through a
       ``where``, a ``transform`` or a function, any of which could remove the rows or give them an event time.
     """
     needing = {node.id for node in graph.nodes if is_windowed(node) or node.kind == "join"}

@@ -27,9 +27,9 @@ class Reading(Protocol):
 
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
-    """The traffic of these lanes between racks. None in any of these cases: no stream's racks are known, the rack of a
-    lane's seat isn't known, or a partition that a lane reads has a replica whose rack isn't known. Streams of systems
-    without racks, and streams that don't exist yet, don't count.
+    """How many partitions the lanes ``lanes`` read from each rack. The result is None if no stream's racks are known,
+    if the rack of a lane's seat isn't known, or if a partition that a lane reads has a replica whose rack isn't known.
+    Streams in systems without racks don't count, and streams that don't exist yet don't count either.
 
     A partition is read from the rack of the lane's seat if this rack has a replica, otherwise from the rack of the
     partition's leader.

@@ -33,12 +33,12 @@ def keeps_state(graph: Graph, group: str) -> bool:
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     """The start offsets, by whole SSP, of the deployment after a drain or a reset. The records before these offsets
-    have been read or, in intermediate streams after a reset, count as read.
+    have been read. (After a reset, the records in intermediate streams count as read.)
 
     Args:
-        lanes: all lanes that the job ever had. If the last deployment didn't read a partition, the newest earlier
-            deployment that read the partition counts. The start offset is then the lowest position at which lanes of
-            that deployment ended. A lane doesn't count if a successor continued to read the partition.
+        lanes: all lanes that the job ever had. For a partition that the last deployment didn't read, the newest earlier
+            deployment that read the partition counts. If lanes of that deployment ended at different positions, the
+            start offset is the lowest position. A lane doesn't count if a successor continued to read the partition.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:
@@ -76,8 +76,8 @@ def _successors(lanes: Iterable[Lane]) -> dict[str, list[Lane]]:
 
 
 def _left(lane: Lane, successors: Iterable[Lane], known: Collection[SSP]) -> list[tuple[SSP, int]]:
-    """The partitions, except ``known`` ones, that a lane read and that no successor continued to read, each with the
-    position at which the lane ended."""
+    """The partitions that a lane read and that no successor continued to read. Each has the position at which the lane
+    ended. Partitions in ``known`` are left out."""
     ended = [(position.ssp.whole, position.offset) for position in lane.final if position.ssp.whole not in known]
     read_on = {position.ssp.whole for each in successors for position in each.final} if ended else set()
     return [(whole, at) for whole, at in ended if whole not in read_on]
@@ -98,9 +98,9 @@ def continuing(
     - Operators of the planned stage keep state, and all of this state is from the drained stage.
     - Both stages have the same grouper, the same inputs and the same broadcast inputs.
 
-    Partitions that the drained stage didn't have are left out; a later expansion puts them into the tasks that have the
-    state of their keys. All other stages stay as planned. If the plan has another factor or other seats than the
-    drained deployment, nothing is changed.
+    Partitions that the drained stage didn't have are left out. A later expansion adds each of these partitions to the
+    task that has the state of the partition's keys. All other stages stay as planned. If the plan has another factor or
+    other seats than the drained deployment, nothing is changed.
 
     Args:
         model: the model as planned.
@@ -135,8 +135,8 @@ def continuing(
 def _as_drained(
     stage: StageModel, planned: Sequence[Lane], former: JobModel, kept: Mapping[str, Sequence[Lane]]
 ) -> tuple[StageModel, StageModel | None]:
-    """A planned stage with the tasks that it gets from a drained stage, and this drained stage. If no drained stage
-    fits, the planned stage unchanged, and None.
+    """A pair: the planned stage with the tasks that it gets from a drained stage, and this drained stage. If no drained
+    stage fits, the pair consists of the unchanged planned stage and None.
     """
     groups = {lane.group for lane in planned if lane.stage == stage.stage}
     names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
@@ -158,7 +158,7 @@ def begun(
     """The first lanes of the deployment after a drain or a reset: the planned lanes, with their start offsets.
 
     If an operator keeps its state, each drained lane with a part of this state is followed by one new lane with the
-    same tasks. No lane has predecessors, so all can start at once.
+    same tasks. No new lane has predecessors, so all new lanes can start at once.
 
     Args:
         planned: the lanes as planned for the factor and the containers of the drained deployment, from
@@ -227,7 +227,7 @@ def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """The end offsets of intermediate streams: the highest that the streams' writers reported when they ended."""
+    """For each partition of an intermediate stream, the highest end offset that a lane reported when the lane ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():
@@ -239,11 +239,12 @@ def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
 def _with_former(
     planned: Sequence[Lane], kept: Mapping[str, Sequence[Lane]], new_id: Callable[[], str]
 ) -> tuple[list[tuple[Lane, Lane | None]], dict[str, list[str]]]:
-    """Pair each new lane with the drained lane whose state it takes over, or with None. Also returns a mapping from the
-    id of each planned lane of a group that keeps state to the ids of all new lanes of this group.
+    """Pair each new lane with the drained lane whose state the new lane takes over, or with None. Also returns a
+    mapping for the groups that keep state: it maps the id of each planned lane to the ids of all new lanes of the same
+    group.
 
     Args:
-        kept: the drained lanes with state that is kept, by group.
+        kept: for each group, the drained lanes whose state is kept.
     """
     new: list[tuple[Lane, Lane | None]] = []
     become: dict[str, list[str]] = {}
@@ -335,5 +336,5 @@ def _begin(
 
 
 def _readers(before: Sequence[Lane], streams: set[str]) -> list[Lane]:
-    """The drained lanes that read these streams, and so know what the streams' writers had reported."""
+    """The drained lanes that read any of ``streams``, and so know what the writers of these streams had reported."""
     return [lane for lane in before if not streams.isdisjoint(ssp.stream for ssp in (*lane.ssps, *lane.broadcast))]

@@ -29,7 +29,7 @@ _Group = tuple[str, str]
 @dataclass(frozen=True)
 class NextVersion:
     """The next version of a job. ``model`` and ``lanes`` determine what stages read and what the lanes of each group
-    do, but not how many lanes a group has, or which seats they are in.
+    do. They don't determine how many lanes a group has, or in which seats the lanes are.
     """
 
     deployment: int
@@ -55,10 +55,10 @@ def deployed(
     - Otherwise, the lanes begin without state. They read each partition from the highest offset at which any former
       lane ended.
 
-    In the last two cases, a partition that none of these former lanes has read is treated as follows. If one of the
-    lanes has read another partition of the same stream, the partition was added to the stream, and is read from its
-    beginning. If none of the lanes has read the stream, the partition is read from the start offset that its ``read``
-    declares or, in an intermediate stream, from its beginning.
+    A new lane that takes over no state can have a partition that its former lanes haven't read. If one of these former
+    lanes has read another partition of the same stream, the partition was added to the stream later, and is read from
+    its beginning. If none of them has read the stream, the partition is read from the start offset that its ``read``
+    declares. A partition of an intermediate stream is read from its beginning in both cases.
 
     Args:
         after: the next version. It may have been planned when the streams had fewer partitions, or when fewer streams
@@ -68,8 +68,8 @@ def deployed(
             keeps state, and none of it is from the current stage). Other stages get all partitions that the job reads.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
-        back: the last generation of the former deployment to which the job returns because no lane has begun since;
-            None if the job doesn't return to one. The stages of this generation count like current ones.
+        back: if no lane has begun since a former deployment, and the job returns to that deployment: the deployment's
+            last generation. Otherwise None. The stages of this generation count like current stages.
 
     Raises:
         ConflictError: the deployment isn't possible, for one of these reasons:
@@ -123,8 +123,8 @@ def lanes_of_groups(
     """The lanes of all groups of a model, each with its predecessors among the ``former`` lanes; see :func:`deployed`.
 
     Args:
-        templates: for each group, lanes that say what the group's lanes do. The number of templates, and their tasks,
-            don't matter.
+        templates: for each group, lanes that say what the group's lanes do. It doesn't matter how many templates there
+            are, or which tasks the templates have.
         former: the lanes from which the new lanes continue. If empty, the new lanes have no predecessors.
         tasks: the tasks of each seat, by stage.
 
@@ -142,8 +142,9 @@ def lanes_of_groups(
 def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
     """The lanes of a deployment, open or closed, whose work isn't continued completely by lanes of the last deployment.
 
-    A part of a lane's work is a partition or, for a broadcast partition, the partition in one task. This part is
-    continued if a chain of successors that all do this part leads to a lane of the last deployment.
+    A lane's work consists of parts. Each partition is one part, but a broadcast partition is a separate part for each
+    of the lane's tasks. A part is continued if a chain of successors leads to a lane of the last deployment, and every
+    lane in this chain does the part.
     """
     known = {lane.id: lane for lane in lanes}
     last = max((lane.deployment for lane in known.values()), default=0)
@@ -175,13 +176,14 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _work(lane: Lane) -> frozenset[SSP | tuple[SSP, int]]:
-    """A lane's partitions. Each broadcast partition is also paired with the number of each of the lane's tasks."""
+    """The parts of a lane's work: the lane's partitions and, for each broadcast partition and each of the lane's tasks,
+    a pair of the partition and the task's number."""
     return frozenset({*lane.partitions, *((whole, number) for whole in lane.broadcast for number in lane.bases)})
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
     """Whether a lane continues the work of its predecessor ``before``. (A lane that is ``afresh`` continues this work
-    only if ``before`` is a lane of the same operator that never began.)"""
+    only if both lanes belong to the same stateful operator. This happens only if ``before`` never began.)"""
     if not lane.afresh:
         return True
     return before is not None and lane.stateful and before.stateful and before.group == lane.group
@@ -243,8 +245,8 @@ def _lanes(
 
 
 def _check_broadcast(share: _Share, tasks_of: Mapping[SSP, set[int]], new: Collection[SSP]) -> None:
-    """Raise ConflictError if a lane can't continue to read a stream, because the stream is broadcast and other tasks
-    have read it.
+    """Raise ConflictError if the lane would continue to read a broadcast stream, but other tasks than the lane's have
+    read this stream. (It isn't defined from which offset the lane would continue.)
 
     Args:
         tasks_of: the numbers of the tasks that have read each broadcast partition.
@@ -355,7 +357,8 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """The lanes, completed with their co-writers (``beside``) and the lanes that write their inputs (``upstream``)."""
+    """The lanes, with two more fields filled in. ``beside`` has the lane's co-writers, and ``upstream`` has the lanes
+    that write the lane's inputs."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}
@@ -370,5 +373,6 @@ def _group(lane: Lane) -> _Group:
 
 
 def _sinks(lane: Lane) -> set[str]:
-    """A lane's outputs except its dead letters. A lane of a ``foreach_batch`` has none, so its group is the result."""
+    """A lane's outputs except the dead-letter streams. A lane of a ``foreach_batch`` has no outputs, so the result is
+    the lane's group."""
     return set(lane.outputs) - set(lane.dead_letters.values()) or {lane.group}

@@ -25,9 +25,9 @@ __all__ = ["check_together", "expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. In a new
-    version, the stages can have different counts for a stream if the job hadn't noticed that the stream had grown. In
-    this case, the smallest count is used.
+    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. In a new version,
+    a stream can have different counts in different stages, if the stream had grown and the job hadn't noticed. The
+    result has the smallest of these counts.
     """
     own = stages.intermediate_streams(graph)
     counts: dict[str, int] = {}
@@ -38,8 +38,8 @@ def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
 
 
 def other(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``counts`` that differ from the job's partition counts, and then the entries of new streams that
-    match the job's patterns. A count of 0 stands for a stream that is gone.
+    """The entries of ``counts`` that differ from the job's partition counts, followed by the entries of new streams
+    that match the job's patterns. A count of 0 stands for a stream that is gone.
     """
     grown = {name: counts[name] for name, has in partitions(graph, model).items() if counts.get(name, has) != has}
     return {**grown, **{name: counts[name] for name in patterns.coming(graph, model, counts)}}
@@ -59,8 +59,8 @@ def expanded(
     new_id: Callable[[], str],
     placing: Placing | None = None,
 ) -> Change:
-    """Plan the next generation, whose streams have the given partition counts, and which also reads the new streams
-    that match a pattern.
+    """Plan the next generation. In the next generation, streams have the partition counts in ``counts``, and the job
+    also reads the new streams that match a pattern.
 
     The arguments not listed here are those of :func:`anabranch.planning.transition.rescale.rescaled`.
 
@@ -114,8 +114,8 @@ def _renumbered(before: StageModel, after: StageModel) -> bool:
 
 
 def check_together(stage: StageModel, had: int, inputs: tuple[Input, ...]) -> None:
-    """Raise ConflictError if new streams would put the same key in different tasks of a stateful stage. ``had`` is the
-    number of older inputs; the new streams come after these.
+    """Raise ConflictError if new streams would put the same key in different tasks of a stateful stage. The first
+    ``had`` inputs are the older ones. The new streams come after these older inputs.
     """
     if not stage.stateful or len(inputs) == had or stage.grouper == "cogroup":
         return

@@ -35,8 +35,8 @@ def following(
     new_id: Callable[[], str],
     placing: Placing,
 ) -> Change:
-    """The next generation, after tasks or their seats have changed. A lane is kept if it hasn't failed, and owns
-    exactly what a new lane in its seat would own.
+    """The next generation, after tasks or their seats have changed. A lane that hasn't failed is kept if it owns
+    exactly what a new lane in the same seat would own.
 
     For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.
 
@@ -144,7 +144,8 @@ def _lanes(
 
 
 def dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """A lane's dead-letter streams. If the first stream of an input has one, all streams of the input share it."""
+    """The dead-letter stream of each stream that a lane reads. If an input is bound to a pattern, and the first stream
+    of the input has a dead-letter stream, all streams of the input share this dead-letter stream."""
     found = dict(lane.dead_letters)
     for streams in matched.values():
         if streams[0] in found:
@@ -153,7 +154,8 @@ def dead_letters(lane: Lane, matched: Mapping[str, Sequence[str]]) -> dict[str, 
 
 
 def fed(new: Sequence[Lane]) -> list[Lane]:
-    """The new lanes, with each closing lane in ``upstream`` replaced by its successors."""
+    """The new lanes. In the ``upstream`` of each new lane, every closing lane is replaced by the closing lane's
+    successors."""
     followers: dict[str, list[str]] = {}
     for lane in new:
         for name in lane.predecessors:

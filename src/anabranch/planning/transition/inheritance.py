@@ -15,12 +15,13 @@ __all__ = ["inherited", "starting_over"]
 def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) -> Progress:
     """The event time with which a lane begins.
 
-    After a drain, or a rewind that clears state, event time starts over: nothing that lanes from before the drain or
-    rewind have left or reported counts any more.
+    After a drain, and after a rewind that clears state, event time starts over. Event times and watermarks that lanes
+    left or reported before the drain or the rewind are ignored.
 
-    Some predecessors may never have begun since then (or, in a new job, at all), while others have begun. In this case,
-    the event time of those that have begun counts only in partitions in which none of the other predecessors had keys,
-    and their watermark doesn't count.
+    A predecessor is *void* if it hasn't begun since the drain, or since the rewind that clears state. (In a new job, a
+    predecessor is void if it never began at all.) If some predecessors are void, the event time of the other
+    predecessors counts only in partitions in which no void predecessor had keys. The watermark of these other
+    predecessors doesn't count.
 
     Args:
         left: for each lane in ``lane.inherits``, the event time with which it ended, and the SSPs that it read.
@@ -46,8 +47,8 @@ def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) 
 
 
 def starting_over(before: Iterable[Lane]) -> tuple[tuple[SSP, ...], tuple[str, ...]]:
-    """The values of ``starts_over`` and ``began_since`` for a lane whose predecessors (``before``) are closed. Call
-    this only for a lane that wasn't made by a rewind that clears state."""
+    """The values of ``starts_over`` and ``began_since`` for a lane whose predecessors (``before``) are closed. Don't
+    call this function for a lane that was made by a rewind that clears state."""
     ssps: dict[SSP, None] = {}
     since: dict[str, None] = {}
     for each in before:

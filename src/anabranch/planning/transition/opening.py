@@ -19,8 +19,8 @@ _NOWHERE = -1
 
 
 def never_begun(lane: Lane, why: str) -> Lane:
-    """Turn a lane that has never run into a closed lane whose successors begin where the lane itself would have begun.
-    ``why`` becomes the lane's error.
+    """Close a lane that has never run. The lane's successors will begin where the lane itself would have begun. ``why``
+    becomes the lane's error.
 
     Raises:
         StateError: the lane may have run, or its start offsets aren't known.
@@ -41,8 +41,8 @@ def never_begun(lane: Lane, why: str) -> Lane:
 
 
 def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ...]:
-    """The lanes whose watermark a successor must report: the lanes ``names`` and, for each of them that closed before
-    its first batch, the lanes whose watermark that lane would have reported."""
+    """The lanes whose watermarks a successor must report. These are the lanes ``names`` and, for each of these lanes
+    that closed before its first batch, the lanes whose watermarks the closed lane would have reported."""
     found: dict[str, None] = {}
     queue = list(names)
     for name in queue:
@@ -54,8 +54,9 @@ def spoken_for(names: Iterable[str], lanes: Mapping[str, Lane]) -> tuple[str, ..
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """Complete a lane whose predecessors are all closed: fill in its start offsets, and what it takes over from these
-    predecessors. If predecessors of several deployments have read a partition, those of the latest one count.
+    """Complete a lane whose predecessors are all closed: fill in the lane's start offsets, and the fields that the lane
+    takes over from the predecessors. If predecessors of several deployments have read a partition, only the
+    predecessors of the latest deployment count.
 
     Raises:
         StateError: the final positions of the predecessors don't fit together, because the store was damaged.
@@ -105,7 +106,7 @@ def _completed(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
-    """The highest offset at which any of the lanes ``before`` ended, for each SSP of ``lane``. SSPs in partitions that
+    """For each SSP of ``lane``, the highest offset at which any of the lanes ``before`` ended. SSPs in partitions that
     none of these lanes has read are left out.
     """
     reached: dict[SSP, int] = {}
@@ -118,9 +119,9 @@ def _furthest(lane: Lane, before: Iterable[Lane]) -> tuple[Position, ...]:
 
 
 def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
-    """The lane ``lane``, with the fields that it takes over from those of its predecessors (``before``) that have no
-    folder. The lane takes over their ``drained`` and, unless it has its own, their ``rewind``. If the lane is stateful
-    and has only one predecessor, it also takes over ``afresh``.
+    """The lane ``lane``, with the fields that it takes over from predecessors without a folder. ``before`` has all of
+    the lane's predecessors. The lane takes over ``drained`` and, unless it has a ``rewind`` of its own, ``rewind``. A
+    stateful lane with only one predecessor also takes over ``afresh``.
     """
     void = [each for each in before if not each.folder_epoch]
     alone = len(void) == len(before) == 1
@@ -134,8 +135,8 @@ def _in_place_of(before: Sequence[Lane], lane: Lane) -> Lane:
 
 
 def _combined_drains(several: Sequence[AfterDrain]) -> AfterDrain | None:
-    """Combine the ``drained`` of several first lanes after a drain, for a lane that replaces these lanes. (If there are
-    several, they have no state.)"""
+    """Combine the ``drained`` of several first lanes after a drain, for one lane that replaces all these lanes. (Lanes
+    with state are never combined in this way.)"""
     if len(several) < 2:
         return next(iter(several), None)
     return AfterDrain(writers=tuple(dict.fromkeys(name for each in several for name in each.writers)))
@@ -154,8 +155,8 @@ def _combined_rewinds(several: Sequence[Rewind]) -> Rewind | None:
 
 
 def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[SSP]]) -> list[SSP]:
-    """The partitions of a lane that were new for a predecessor, and that no predecessor has read. Only predecessors
-    that had some of the lane's keys in the partition count. ``new`` returns a lane's new partitions.
+    """The partitions of a lane that were new for a predecessor, and that no predecessor has read. In each partition,
+    predecessors that had none of the lane's keys are ignored. ``new`` returns a lane's new partitions.
     """
     mine = _parts(lane)
     unread = [(each, _never_read(each)) for each in before]

@@ -50,9 +50,9 @@ def rescaled(
 
 
 def check_grouper(model: JobModel, containers: int) -> None:
-    """Raise ConflictError if a job's tasks can't be regrouped for ``containers`` containers while the job runs. This is
-    the case if the job has no stages, if it has a user's own grouper, or if it has the grouper ``all`` and its number
-    of containers would change.
+    """Raise ConflictError if a job's tasks can't be regrouped for ``containers`` containers while the job runs. A job's
+    tasks can't be regrouped if the job has no stages, or if it has a custom grouper. With the grouper ``all``, the
+    number of containers can't change.
     """
     if not model.stages:
         raise ConflictError(f"job {model.job!r} has no stages, so its tasks can't be changed", "start another plan")

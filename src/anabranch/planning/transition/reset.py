@@ -1,8 +1,8 @@
 """Determines which data of a job a reset keeps, so that the job still writes its outputs exactly once. Pure functions.
 
 Outputs contain markers under the names of lanes, and intermediate streams contain the watermarks that lanes reported.
-So the store keeps an entry for every lane, without its positions and state. Names of lanes are then never reused,
-epochs only rise, and the records in intermediate streams count as read.
+So the store keeps an entry for every lane, but not the lane's positions and state. As a result, names of lanes are
+never reused, epochs only rise, and the records in intermediate streams count as read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def may_write(lane: Lane) -> bool:
 
 
 def between_stages(lanes: Iterable[Lane], graphs: Iterable[Graph]) -> dict[str, str]:
-    """The intermediate streams that the lanes of a job write, in any version of the job, each with its system."""
+    """The intermediate streams that the lanes of any version of a job write, and the system of each stream."""
     own = {stream for graph in graphs for stream in stages.intermediate_streams(graph)}
     return {stream: lane.system(stream) for lane in lanes for stream in lane.outputs if stream in own}
 

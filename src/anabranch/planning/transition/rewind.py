@@ -83,7 +83,8 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
     """Plan the generation that undoes a rewind. It closes the lanes that the rewind made, and gives each a successor.
 
     A stateful successor continues with the state and the positions of the lane from before the rewind. A stateless
-    successor begins where that lane ended or where the closed lane ended, whichever is later.
+    successor begins at the later of two positions: the one at which the lane from before the rewind ended, and the one
+    at which the rewind's lane ended.
 
     Args:
         model: the current generation, which the rewind made.
@@ -100,7 +101,8 @@ def undone(model: JobModel, lanes: Mapping[str, Lane], new_id: Callable[[], str]
 
 
 def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
-    """A lane with its start offsets. Its predecessors, and all other lanes for which it waits, must be closed.
+    """Fill in a lane's start offsets. The lane's predecessors must be closed, and so must all other lanes for which the
+    lane waits.
 
     Raises:
         StateError: as for :func:`anabranch.planning.transition.opening.opened`.
@@ -124,10 +126,10 @@ def opened(lane: Lane, lanes: Mapping[str, Lane]) -> Lane:
 
 
 def lacks_ends(lane: Lane, lanes: Iterable[Lane]) -> bool:
-    """Whether a lane that has ended must run once more before it can be closed. This is so if one of ``lanes`` begins
-    where the lane's intermediate streams ended, but the lane hasn't reported these end offsets. (A lane
-    normally reports these offsets when it closes. They are missing if the container ended, or lost the lane, before the
-    container knew that the lane had to close.)
+    """Whether a lane that has ended must run once more before it can be closed. The lane must do so if one of ``lanes``
+    begins where the lane's intermediate streams ended, but the lane hasn't reported these end offsets. (A lane normally
+    reports these end offsets when it closes. The end offsets are missing if the container ended, or lost the lane,
+    before the container knew that the lane had to close.)
     """
     return not lane.wrote and any(
         each.rewind is not None

@@ -1,5 +1,6 @@
-"""Determines what each lane of the next generation will own, and which current lanes already own exactly that and can
-be kept."""
+"""Determines what each lane of the next generation will own. If a current lane already owns exactly this, the lane can
+be kept.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ class Share:
 
     Attributes:
         factor: the factor of the lane's SSPs and buckets. It can be above the job's factor.
-        virtual: for each of the lane's tasks, by the task's number at factor 1, the buckets that the lane owns.
+        virtual: for each of the lane's tasks, which of the task's buckets the lane owns. The keys are the tasks'
+            numbers at factor 1.
         of: the lane's predecessors.
     """
 
@@ -154,8 +156,8 @@ def _pieces(
     Args:
         fresh: the base of each new partition.
         task_of: the number, at factor 1, of the task that reads each partition.
-        owner: the seat and the virtual task that will have each bucket, by the task's number at factor 1 and the
-            bucket at the new factor.
+        owner: the seat and the virtual task that will have each bucket. Each key consists of the task's number at
+            factor 1 and the bucket's number at the new factor.
     """
     numbers = {whole: lane.numbers[str(whole)] for whole in dict.fromkeys(wholes(lane.ssps))}
     streams = _matched_streams(lane, stage)
@@ -186,8 +188,8 @@ def _part(whole: SSP, bucket: int, factor: int) -> SSP:
 
 
 def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> int:
-    """The smallest factor, but no less than ``least``, at which each of these sets consists of whole buckets.
-    ``several`` has the sets, whose buckets are at the factor ``finest``."""
+    """The smallest factor, starting from ``least``, at which each set in ``several`` consists of whole buckets. The
+    sets contain buckets at the factor ``finest``."""
     factor = finest
     while factor > least:
         half = factor // 2
@@ -200,5 +202,5 @@ def _coarsest(several: Collection[Sequence[int]], finest: int, least: int) -> in
 
 
 def _matched_streams(lane: Lane, stage: StageModel) -> set[str]:
-    """The streams of the lane's inputs that are bound to patterns, according to ``stage``."""
+    """The streams that match the patterns of the lane's inputs, according to ``stage``."""
     return {stream for name in lane.matched for stream in stage.patterns[name].streams}

@@ -14,7 +14,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def mapped(frame: DataFrame, function: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """The result of applying a function of Arrow batches to a DataFrame.
+    """The DataFrame that results from applying ``function`` to the Arrow batches of ``frame``.
 
     PySpark would mistake a column name with a dot for the name of a nested field. If any name contains a dot or a
     backtick, all columns are sent to workers under other names, and the workers restore the names.

@@ -12,7 +12,7 @@ import pyarrow as pa
 __all__ = ["LARGEST", "combined", "cut", "packed", "unpacked"]
 
 LARGEST = 2**30
-"""How many bytes a batch that is passed to Spark may have."""
+"""The maximum size, in bytes, of a batch that is passed to Spark."""
 
 
 def combined(rows: pa.Table) -> list[pa.RecordBatch]:

@@ -42,8 +42,8 @@ Bucket = tuple[int, int]
 """The number of a task at factor 1, and the number of a bucket."""
 
 Cut = Callable[[pa.RecordBatch, dict[int, int]], None]
-"""A function that is called with rows of a partition when they arrive, and with the number of these rows in each
-bucket.
+"""A function that is called whenever rows of a partition arrive. It is called with these rows, and with the number of
+rows in each bucket.
 """
 
 Work = Callable[[pa.RecordBatch], Coroutine[Any, Any, Worked]]
@@ -73,8 +73,8 @@ def worked(
     ahead: int = LOOK_AHEAD,
     cut: Cut = lambda _, __: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the results of ``work`` on each batch of rows, in the order of the batches and of their rows. An exception
-    that ``work`` raises is raised here.
+    """Yield the results of ``work`` on each batch of rows. The results are in the order of the batches and, within a
+    batch, in the order of the rows. If ``work`` raises an exception, this function raises the same exception.
 
     If the factor is above 1, a bucket can continue with later batches while another bucket still works on an earlier
     batch.

@@ -14,7 +14,7 @@ from anabranch.spark.functions.buckets import Bucket
 __all__ = ["Busy", "Slowest", "heard", "listening", "slowest"]
 
 Busy = dict[Bucket, float]
-"""Seconds by bucket. They include the time for which a function waited."""
+"""The seconds that functions worked on each bucket. The time for which a function waited is included."""
 
 
 class _Adding(AccumulatorParam[Busy]):
@@ -40,8 +40,8 @@ def heard(said: Accumulator[Busy]) -> Busy:
 
 @dataclass(frozen=True)
 class Slowest:
-    """The bucket on which functions spent the most time: ``ssp`` is its name, and ``seconds`` is this time. ``skew`` is
-    ``seconds`` divided by the average over all buckets on which functions have worked.
+    """The bucket on which functions spent the most time. ``ssp`` is the bucket's name, and ``seconds`` is the time
+    spent on the bucket. ``skew`` is ``seconds`` divided by the average over all buckets on which functions have worked.
     """
 
     ssp: str

@@ -41,8 +41,9 @@ Begin = Callable[[int], None]
 """A function that is called with the index of each row before the user's function is called on this row. If the user's
 function gets all rows in one call, the index is 0.
 
-After the last call to the user's function, this function is called with the number of rows, unless a rejection fails
-the lane. From then on, no time limit applies, because later steps, such as converting the results, don't work on a row.
+After the last call to the user's function, ``Begin`` is called once more, with the number of rows, unless a rejection
+fails the lane. From then on, no time limit applies, because later steps, such as converting the results, don't work on
+a row.
 """
 
 BATCH = -1
@@ -65,9 +66,9 @@ class Rejection(NamedTuple):
 
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the input row from
-    which it was made. ``guessed`` is true for the result rows whose index is only guessed from the order of the
-    results, because a ``map_arrow`` function got several rows at once and returned more or fewer rows. ``guessed`` is
-    None if no index is guessed.
+    which the result row was made. A ``map_arrow`` function may get several rows at once, and return more or fewer rows.
+    For its result rows, ``guessed`` is true, because their indexes are only guessed from the order of the results.
+    ``guessed`` is None if no index is guessed.
     """
 
     rows: pa.Table

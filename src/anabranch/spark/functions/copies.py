@@ -21,7 +21,8 @@ class UnknownTypeError(Exception):
 
 
 def can_change(type_: pa.DataType) -> bool:
-    """Whether a column of this type can hold mutable values, such as lists, which user code could change later."""
+    """Whether a column of the type ``type_`` can hold mutable values, such as lists, which user code could change
+    later."""
     types = pa.types
     is_text = types.is_string(type_) or types.is_large_string(type_)
     return not (types.is_primitive(type_) or types.is_decimal(type_) or is_text or types.is_null(type_))

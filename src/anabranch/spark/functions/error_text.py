@@ -56,20 +56,21 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text about an exception: its type, message and notes, where in the job's files it was raised, the members of an
-    exception group, and the causes.
+    """A text that describes an exception: the type, the message, the notes, the causes, and where in the job's files
+    the exception was raised. For an exception group, the text also describes the members.
 
     Args:
-        home: the job's folder. Frames outside it are left out; '' includes all frames.
+        home: the job's folder. Frames of files outside this folder are left out. If ``home`` is '', all frames are
+            included.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
 
 
 def traced(error: BaseException, home: str) -> str:
-    """The frames of an exception, as `` at file:line in function; …``; empty if there are none. Frames in files outside
-    the folder ``home`` are left out ('' includes all frames). If there are many frames, those in the middle are left
-    out.
+    """The frames of an exception, as `` at file:line in function; …``; empty if there are no frames. Frames of files
+    outside the folder ``home`` are left out, unless ``home`` is ''. If there are many frames, those in the middle are
+    left out.
     """
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
@@ -93,8 +94,8 @@ def bounded(text: str, limit: int = LIMIT) -> str:
 
 
 def shortened(value: object) -> str:
-    """The ``repr`` of a value, cut short; for a memoryview or a numpy array, a description. If ``repr`` raises an
-    exception, the text names the value's type instead."""
+    """The ``repr`` of a value, cut short. For a memoryview or a numpy array, the text is a description instead. If
+    ``repr`` raises an exception, the text names the value's type."""
     told = _attempted(lambda: _REPR.repr(value))
     return bounded(told, _SHORT) if isinstance(told, str) else f"<a {_name(type(value))} that has no repr>"
 

@@ -71,8 +71,9 @@ class Listener:
 
     Args:
         host: the address to which workers connect.
-        bind: addresses on which to listen instead of ``host``. The listener uses the first of them that belongs to this
-            machine. If none does, it uses ``host``, or all addresses of the machine if ``host`` isn't one of them.
+        bind: addresses on which to listen instead of ``host``. The listener uses the first of these addresses that
+            belongs to this machine. If none of them does, the listener uses ``host``. If ``host`` doesn't belong to
+            this machine either, the listener uses all addresses of the machine.
 
     Raises:
         OSError: no socket can be opened.
@@ -94,8 +95,8 @@ class Listener:
         threading.Thread(target=self._listen, name="hears workers", daemon=True).start()
 
     def of(self, run: str, batch: int) -> list[TaskCounts]:
-        """The newest reports about a batch, one for each operator in each attempt of a Spark task. Empty if there are
-        none, or if the run already has reports about a later batch."""
+        """The newest reports about a batch: one report for each operator in each attempt of a Spark task. Empty if
+        there are no reports about the batch, or if the run already has reports about a later batch."""
         now = time.monotonic()
         with self._lock:
             found = self._runs.get(run)
@@ -122,9 +123,9 @@ class Listener:
         return max(works, key=lambda each: each.seconds, default=None)
 
     def hear(self, told: TaskReport, connection: int = 0) -> None:
-        """Record a report, unless it is about an older batch of the run. The numbers of runs, of Spark tasks in a
-        batch, and of counts in a Spark task are limited: an additional run replaces the oldest run, while additional
-        Spark tasks and counts are ignored."""
+        """Record a report, unless it is about an older batch of the run. If there are too many runs, a new run replaces
+        the oldest run. If a batch has too many Spark tasks, or if a Spark task has too many counts, the additional ones
+        are ignored."""
         with self._lock:
             run = self._runs.get(told.run)
             if run is not None and told.batch < run.batch:
@@ -225,8 +226,8 @@ def _send(connection: socket.socket, run: str) -> None:
 
 
 def _bound(hosts: Iterable[str]) -> socket.socket:
-    """A socket that listens on the first of these addresses that belongs to this machine. If none of them does, the
-    socket listens on all addresses of the machine.
+    """A socket that listens on the first address in ``hosts`` that belongs to this machine. If no address in ``hosts``
+    does, the socket listens on all addresses of the machine.
     """
     for host in (*hosts, ""):
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

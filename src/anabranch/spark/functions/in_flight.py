@@ -1,6 +1,7 @@
 """Records which messages a lane's functions and processors are working on, for reports to the driver. If a function
-works on a message for longer than ``[job] message_timeout``, this module ends the worker. The exceptions are calls that
-can be ended on their own: an async function that is awaiting something, and a function in a separate process.
+works on a message for longer than ``[job] message_timeout``, this module ends the worker. The worker isn't ended if the
+call can be ended on its own. This is possible for an async function that is awaiting something, and for a function in a
+separate process.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def on(meter: Meter, origin: pa.Array, factor: int, limit: float = math.inf) -> 
     progress. Call :func:`at` before each row.
 
     Args:
-        origin: the hidden column of these rows (see :mod:`anabranch.spark.values.meta_column`).
+        origin: the hidden column of the rows (see :mod:`anabranch.spark.values.meta_column`).
         factor: the job's factor, from which the bucket is computed.
         limit: how many seconds the function may work on a row. If the function takes longer, this process ends, and the
             next attempt of the Spark task isolates user code; see :mod:`anabranch.spark.functions.isolation`.
@@ -115,7 +116,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 def _offset(origin: pa.Array, index: int) -> int:
     """The offset of the record from which a row comes. A row that can't be traced to a single record has a negative
-    offset. For such a row, this is the offset of a record of the same partition, computed from the negative offset.
+    offset. For such a row, the result is the offset of some record of the same partition, which is computed from the
+    negative offset.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset

@@ -1,11 +1,11 @@
-"""Runs user code in separate processes, to find and reject messages that take too long, or kill the process that works
-on them.
+"""Runs user code in separate processes. A message is rejected if it takes too long, or if it kills the process that
+works on it.
 
 The first attempt of a Spark task runs user code in the worker itself, unless :func:`note` has recorded a dead worker.
 If the worker dies, or ends because a message takes too long, Spark normally retries the Spark task, perhaps in another
 executor. All later attempts run user code in forks of a clean process, one fork for each thread.
 
-If a fork dies, another fork repeats its work. A function's messages are then sent one by one; a processor gets all
+If a fork dies, another fork repeats its work. A function then gets its messages one by one. A processor gets all
 messages of the turn again (see :mod:`anabranch.spark.functions.turns`). A message is rejected if it takes too long, or
 after :data:`TRIES` forks have died on it. (For a function, only forks that got this message alone count.) So a single
 attempt of a Spark task finds all messages that kill processes. If a rejection fails the lane, the attempt ends at the
@@ -59,8 +59,8 @@ TRIES = 3
 """How many processes may die on the same message. After the last of these deaths, the message is rejected."""
 
 MOST = 16
-"""The maximum number of processes in which one Spark task isolates user code, and thus the maximum number of threads
-that then work at the same time.
+"""The maximum number of processes in which one Spark task isolates user code. So no more than this number of threads
+work at the same time in such a Spark task.
 """
 
 _BEFORE = -1
@@ -235,7 +235,8 @@ class Host:
 
     @contextmanager
     def _needed(self) -> Iterator[None]:
-        """A context for talking to the process that starts the forks. Raises RuntimeError if this process has ended."""
+        """A context for talking to the process that starts the forks. Raises RuntimeError if the process that starts
+        the forks has ended."""
         try:
             yield
         except (OSError, messages.Closed):
@@ -249,7 +250,7 @@ class Host:
         seconds: float = math.inf,
         answer: Callable[[Any], Any] = lambda _: None,
     ) -> Any:
-        """Have a process that no other thread is using work on a request; see :meth:`_Fork.ask`. Raises RuntimeError if
+        """Let an idle process, or a new one, work on a request; see :meth:`_Fork.ask`. Raises RuntimeError if
         :data:`TRIES` processes in succession end before user code starts.
         """
         for _ in range(TRIES):

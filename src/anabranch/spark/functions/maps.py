@@ -19,9 +19,9 @@ def has_unhashable_keys(kind: pa.DataType) -> bool:
 
 
 def reader(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """A function that converts the maps in a value of this type to dicts, and raises KeyError if one of these maps
-    has the same key twice. Maps with arrays or structs as keys stay lists of pairs. None if there is nothing to
-    convert.
+    """A function that converts the maps in a value of the type ``kind`` to dicts. The function raises KeyError if a map
+    has the same key twice. Maps with arrays or structs as keys stay lists of pairs. The result is None if there is
+    nothing to convert.
     """
     if pa.types.is_map(kind):
         entry = reader(kind.item_type)

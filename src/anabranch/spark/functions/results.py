@@ -55,8 +55,8 @@ class Results:
         return made
 
     def table(self, rows: Sequence[Any]) -> tuple[pa.Table, dict[int, str]]:
-        """Convert rows to a table. Returns the table, without the rows that can't be converted, and a dict from the
-        index of each of these rows to the reason.
+        """Convert rows to a table. Returns the table, which has only the rows that can be converted. Also returns a
+        dict with the reason for each row that can't be converted, by the row's index.
         """
         try:
             arrays = self._arrays(rows)

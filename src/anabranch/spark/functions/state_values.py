@@ -193,7 +193,8 @@ def _quick_struct(fields: Mapping[str, Convert], nullable: bool) -> Convert:
 
 
 def _form(kind: DataType) -> Convert | None:
-    """A function that gives converted values the form that they have when read back; None if this changes nothing."""
+    """A function that gives converted values the form in which they are later read from the state. None if converted
+    values already have this form."""
     match kind:
         case FloatType():
             return lambda value: float(np.float32(value))

@@ -1,8 +1,9 @@
-"""Calls processors in turns. A turn is about one key: the processor gets the key's messages in a batch, or one of the
-key's timers, and works on the key's state.
+"""Calls processors in turns. In each turn, a processor works on the state of a single key. The processor gets either
+the key's messages from a batch, or one of the key's timers.
 
-This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. Such a
-process asks its worker whenever it reads state or timers, and sends all changes to the worker at the end of the turn.
+This code runs in Spark's Python workers, and in the processes of :mod:`anabranch.spark.functions.isolation`. A process
+of that module asks its worker whenever the processor reads state or timers, and sends all changes to the worker at the
+end of the turn.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Schemas:
     Attributes:
         names: the schema for the names of a map's entries; None if the state isn't a map.
         values: the schema for the values.
-        single: whether values aren't structs. Each value is then stored as the only field of a struct.
+        single: whether each value is stored as the only field of a struct, because the values themselves aren't
+            structs.
     """
 
     names: StructType | None

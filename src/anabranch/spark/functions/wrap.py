@@ -134,8 +134,8 @@ def let_signals_end() -> None:
 
 
 def _of_no_record(origin: pa.Array) -> pa.Array:
-    """The hidden column for result rows whose partition is known, but not their record. Such rows have a negative
-    offset and no headers. Their timestamp is the time at which they are written.
+    """The hidden column for result rows whose partition is known, but whose record isn't known. Such rows have a
+    negative offset and no headers. Their timestamp is the time at which they are written.
     """
     fields = [origin.field(i) for i in range(origin.type.num_fields)]
     for name in ("headers", "timestamp"):

@@ -1,7 +1,8 @@
 """Reads, lists, writes and renames checkpoint files that aren't on a local disk. A file can be created exclusively if
 the file system supports this, and readers never see an incomplete file.
 
-This module's Java class, ``CheckpointFiles.java``, is also the class through which Spark accesses such files.
+This module's Java class is ``CheckpointFiles.java``. Through this class, Spark, too, accesses checkpoint files that
+aren't on a local disk.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Listed(NamedTuple):
 
 def prepare(spark: SparkSession) -> None:
     """Compile ``CheckpointFiles.java``, so that Spark finds the class. If the storage root isn't on a local disk, call
-    this before the first query starts. :class:`FarFiles` calls it itself.
+    this function before the first query starts. :class:`FarFiles` calls this function itself.
 
     Raises:
         UnsupportedSparkError: this Spark lacks what the class needs.
@@ -88,8 +89,8 @@ class FarFiles:
         """
 
     def create(self, path: Any, text: str) -> bool:
-        """Create a file unless it exists, and return whether it was created. Of several processes that create it at the
-        same time, only one succeeds, provided that the file system can create files exclusively.
+        """Create a file unless it exists, and return whether it was created. If several processes try to create a file
+        at the same time, only one of them succeeds, provided that the file system can create files exclusively.
         """
         return bool(self._class.create(self._fs, path, text))
 

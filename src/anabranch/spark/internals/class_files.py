@@ -14,8 +14,8 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""How many bytes follow the tag of an entry in the constant pool, by tag. (The entry of a text isn't listed, because it
-contains this number itself.)
+"""For each tag in the constant pool, how many bytes follow the tag in an entry. (The tag of texts isn't listed, because
+the entry of a text contains the length of the text.)
 """
 _TWO_PLACES = (5, 6)
 """The tags of a long and a double, each of which takes up two entries."""
@@ -59,8 +59,9 @@ def parsed(data: bytes) -> ClassFile:
 
 
 def _constants(data: bytes) -> tuple[dict[int, str], dict[int, int], int]:
-    """Reads the constant pool. Returns three values: the texts by entry number, the entry number of each class's name
-    by the class's entry number, and the position at which the pool ends.
+    """Reads the constant pool, and returns three values. The first is a dict from entry numbers to texts. The second is
+    a dict from the entry number of each class to the entry number of the class's name. The third is the position at
+    which the pool ends.
     """
     texts: dict[int, str] = {}
     classes: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """Makes PySpark record which line of Python code makes each column, but only while a function of the job makes columns.
 
-Spark's errors name these lines, and so do anabranch's errors about functions of the job that work with DataFrames. The
-lines of other code aren't recorded, because recording a line takes longer than making the column.
+Spark's errors name the recorded lines, and so do anabranch's errors about functions of the job that work with
+DataFrames. The lines of other code aren't recorded, because recording a line takes longer than making the column.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks whether Spark's error texts have the form that anabranch expects when it searches for a failure's cause.
 
-:mod:`anabranch.container.root_cause` has the patterns for the search, and :mod:`anabranch.container.error_text` the
+:mod:`anabranch.container.root_cause` has the patterns for the search, and :mod:`anabranch.container.error_text` has the
 kinds of errors.
 """
 

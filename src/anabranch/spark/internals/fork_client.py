@@ -14,14 +14,14 @@ import socket
 import sys
 
 SPARKS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""Variables that Spark sets for its workers, but not for its other Python processes. The client sets them for all of
-these processes, because one server forks them all."""
+"""Variables that Spark sets for its workers, but not for its other Python processes. The client sets these variables
+for all Python processes that Spark starts, because a single server forks all of these processes."""
 
 
 def main(path: str, words: list[str]) -> int:
-    """Have a fork do the work, and return the fork's exit code (1 if the fork has ended without reporting it). If no
-    fork can do the work, this process becomes a Python process that does the work itself, and the function doesn't
-    return.
+    """Let a fork do the work, and return the fork's exit code. If the fork has ended without reporting an exit code,
+    the result is 1. If no fork can do the work, this process becomes a Python process that does the work itself, and
+    the function doesn't return.
 
     Args:
         path: the path of the server's socket.

@@ -36,9 +36,9 @@ and ``OMP_NUM_THREADS`` for its workers, and users can set any of them for execu
 
 
 def serve(path: str, modules: Sequence[str] = ()) -> None:
-    """Fork a server that listens on this path as long as this process, or a fork of this process, is alive.
+    """Fork a server that listens on the socket ``path`` as long as this process, or a fork of this process, is alive.
 
-    Does nothing if the server can't listen on this path, for example because another server already does. Without a
+    Does nothing if the server can't listen on ``path``, for example because another server already does. Without a
     server, each process does its own imports.
 
     Args:
@@ -122,8 +122,9 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     """Take over the client's standard streams, working folder and environment, and return the client's arguments for
     Python.
 
-    Returns None, and takes over nothing, if the client's environment variables that match :data:`_AT_START` differ from
-    this process's. It is too late for a change of these variables to take effect in this process.
+    Returns None, and takes over nothing, if variables that match :data:`_AT_START` differ between the client's
+    environment and this process's environment. In this process, a change of these variables would come too late to take
+    effect.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)
     with client.makefile("rb") as told:

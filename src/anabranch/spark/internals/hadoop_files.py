@@ -58,7 +58,7 @@ class Hadoop:
 
 
 def lock(spark: SparkSession, path: str) -> Any:
-    """Have the JVM lock a local file through the operating system, and return an object for the lock; None if another
+    """Let the JVM lock a local file through the operating system. Returns an object for the lock, or None if another
     process has the lock. The file stays locked at least as long as Python has a reference to this object.
     """
     holder = java.java_class(spark, "java.io.RandomAccessFile")(path, "rw")

@@ -57,8 +57,8 @@ def kill(spark: SparkSession) -> None:
 
 
 def end(spark: SparkSession) -> None:
-    """Have the Java process that this process has started shut down in an orderly way, and wait for its end. (It shuts
-    down when its input is closed.)
+    """Shut down the Java process that this process has started, in an orderly way, and wait until the Java process has
+    ended. (The Java process shuts down when its input is closed.)
     """
     process = _process(spark)
     if process is not None:

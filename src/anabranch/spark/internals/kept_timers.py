@@ -15,8 +15,8 @@ _CLIENT, _DELETE = "_statefulProcessorApiClient", "delete_timer"
 
 
 def keep(handle: StatefulProcessorHandle) -> None:
-    """Suppress the next deletion of a timer. Must be called at the very end of an ``on_timer`` call, so that the next
-    deletion is Spark's own, after the call. Does nothing if this PySpark deletes timers in another way.
+    """Suppress the next deletion of a timer. Must be called at the very end of an ``on_timer`` call. The next deletion
+    is then the one that Spark itself makes after the call. Does nothing if this PySpark deletes timers in another way.
     """
     client: Any = getattr(handle, _CLIENT, None)
     if hasattr(client, _DELETE):

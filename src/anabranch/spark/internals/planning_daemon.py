@@ -1,11 +1,12 @@
-"""A Python daemon from which Spark forks workers for calls to anabranch's sources outside Spark tasks. The daemon
-imports the sources' modules once, for all its workers.
+"""A Python daemon from which Spark forks workers. These workers run calls to anabranch's sources that Spark makes
+outside Spark tasks. The daemon imports the sources' modules once, for all its workers.
 
 Spark ends a worker that has been idle for a minute, but the daemon keeps running. So a lane that starts later needn't
 wait for imports.
 
-The first such daemon of a session forks a server, which then forks the session's other Python daemons and the processes
-of sources. The daemon's second argument is the address at which the server receives requests; see :mod:`fork_server`.
+The first planning daemon of a session forks a server, which then forks the session's other Python daemons and the
+processes of sources. The daemon's second argument is the address at which the server receives requests; see
+:mod:`fork_server`.
 """
 
 from __future__ import annotations

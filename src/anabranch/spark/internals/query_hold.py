@@ -30,8 +30,8 @@ _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 TURN_EVERY = 0.2
 RUNS_WITHIN = 60.0
-"""Seconds within which a query without a running batch must either reach the point where it would plan its next batch,
-or begin a batch that was planned for it.
+"""How many seconds a query without a running batch may take until one of two things happens: the query reaches the
+point where it would plan its next batch, or the query begins a batch that was planned for it.
 """
 
 _PASSED = 2
@@ -130,7 +130,7 @@ class HeldQuery:
         self._stand()
 
     def begin(self) -> None:
-        """Let the query plan and run its first batch, and then hold it again."""
+        """Let the query plan and run its first batch, and then hold the query again."""
         self._planning.unlock()
         self._ran_at = monotonic()
         while not self._execution.offsetLog().getLatestBatchId().isDefined():
@@ -160,8 +160,8 @@ class HeldQuery:
     def _stand(self) -> None:
         """Take the lock under which the query plans batches, and wait until the query needs the lock to plan a batch.
 
-        If :meth:`_adopt` gives the query a batch at this point, the query runs this batch next. At any other point,
-        Spark would discard the batch or treat it as finished.
+        If :meth:`_adopt` gives the query a batch while the query needs the lock to plan a batch, the query runs the
+        given batch next. At any other point, Spark would discard the given batch or treat it as finished.
         """
         self._ran_at, self._last = monotonic(), math.inf
         while not self._planning.tryLock(_LOCKING_MS, self._milliseconds):

@@ -1,5 +1,5 @@
-"""Describes a private surface of Spark (its parts, the features that need it, and what happens without it), and checks
-whether a session's Spark has it.
+"""Describes a private surface of Spark: its parts, the features that need the surface, and what happens without the
+surface. Also checks whether a session's Spark has the surface.
 
 Parts that aren't public may be missing or different in the next version of Spark. So a module that uses such parts
 declares them in its ``SURFACE``. The module or its caller first asks whether this Spark has the surface::
@@ -179,7 +179,7 @@ class Surface:
 
     def probe(self, spark: SparkSession) -> Probe:
         """Whether this Spark has the surface, and the surface works as expected. Tried once per session. But if a check
-        or a trial takes too long, the surface counts as missing, and the next call repeats it.
+        or a trial takes too long, the surface counts as missing, and the next call repeats the check or the trial.
         """
         probed = self._probed
         if probed is None or probed[0] is not spark.sparkContext:

@@ -31,7 +31,8 @@ probe = SURFACE.probe
 
 def of_lane(spark: SparkSession, lane: str) -> str:
     """The stacks of the threads of a lane's query, of the Spark tasks that run in this JVM, and of Python's threads. If
-    Spark lacks the surface, the result has a sentence that says what is missing, and the stacks of Python's threads.
+    Spark lacks the surface, the result has only the stacks of Python's threads, and a sentence that says what is
+    missing.
     """
     parts = [*(_java(spark, lane) if SURFACE.works(spark) else [probe(spark).summary]), *_python()]
     return "\n\n".join(parts)

@@ -29,7 +29,8 @@ Load = Callable[[Any, IO[bytes]], Iterator[pa.RecordBatch]]
 
 
 class CutShortError(Exception):
-    """The input of a Spark task is incomplete, because the Spark task was ended early. Its results must not count."""
+    """The input of a Spark task is incomplete, because the Spark task was ended early. The Spark task's results must
+    not count."""
 
 
 class _Watched:

@@ -61,8 +61,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that is true for the records that this lane, and no other lane, must reject if they are
-        unreadable: the records in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
+        """A condition that selects the records that only this lane must reject if they are unreadable. It is true for
+        the records in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

@@ -60,7 +60,7 @@ def trunk(group: Group, frames: Mapping[int, DataFrame], context: Context) -> tu
 
     Returns the last of these operators through which all paths from the sources lead, and the DataFrame after this
     operator. If there is only one source, the operator can be the source itself. Returns None if there are several
-    sources, and no such operator brings them together.
+    sources, and there is no operator through which all paths lead.
 
     Args:
         frames: the DataFrame of each source, by node.

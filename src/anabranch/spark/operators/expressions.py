@@ -28,8 +28,9 @@ _KEYWORD = re.compile(
 
 
 def names(expression: str, column: str) -> bool:
-    """Whether an expression may use a column. This is so if the expression's text contains the column's name, even in a
-    comment or in quotes, or the word IDENTIFIER. (As in Spark, case doesn't matter.)
+    """Whether an expression may use a column. The expression may use the column if its text contains the column's name,
+    or if its text contains the word IDENTIFIER. The column's name counts even in a comment or in quotes. (As in Spark,
+    case doesn't matter.)
     """
     text, name = expression.casefold(), column.casefold()
     words = _WORD.findall(text)
@@ -54,7 +55,7 @@ def has_star(expression: str) -> bool:
 _ARGUMENT = re.compile(
     r"(?P<before>[(,]|\bdistinct\b)(?P<space>\s*)\*(?P<rest>\s*except\s*\(|(?=\s*[,)]))", re.IGNORECASE
 )
-"""A star among the arguments of a function, which can't be a multiplication there."""
+"""A star among the arguments of a function, at a place where a star can't be a multiplication."""
 _COUNTED = re.compile(r"\bcount\s*$", re.IGNORECASE)
 
 

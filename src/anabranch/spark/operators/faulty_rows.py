@@ -24,10 +24,11 @@ class Fault:
     """A reason why rows can't be processed further.
 
     Attributes:
-        wrong: a condition that is true for these rows.
-        error: what is wrong with these rows, in words.
-        setting: the setting in ``[job]`` that determines what happens to these rows.
-        by: returns the object that receives these rows. If ``by`` is None, the first of these rows fails the lane.
+        wrong: a condition that is true for rows with the fault.
+        error: what is wrong with the rows, in words.
+        setting: the setting in ``[job]`` that determines what happens to rows with the fault.
+        by: returns the object that receives rows with the fault. If ``by`` is None, the first row with the fault fails
+            the lane.
     """
 
     wrong: Column
@@ -38,7 +39,7 @@ class Fault:
 
 def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mapping[int, str]) -> DataFrame:
     """The DataFrame without the rows that have any of the faults. When Spark computes the result, each row that is left
-    out goes to the ``by`` of one of the row's faults; if that ``by`` is None, the row fails the lane.
+    out goes to the ``by`` of one of the row's faults. If that ``by`` is None, the row fails the lane.
 
     Faults with the same ``by`` are handled in one step, because each receiver can write only once in a Spark task.
 

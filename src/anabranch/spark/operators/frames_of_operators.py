@@ -370,12 +370,13 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     """The rows of ``frame`` that the stateful operator ``node`` accepts: rows with a key and, for a ``join`` or for
     windows of event time, with an event time.
 
-    What happens to the other rows depends on whether a function of the job may have changed keys or event times in this
-    stage:
+    What happens to rows that aren't accepted depends on whether a function of the job may have changed keys or event
+    times in this stage:
 
-    - If so, ``on_null_key`` and ``on_error`` say whether these rows are rejected here or fail the lane.
-    - If not, these rows only lack a key, because sources leave out records without event time. If ``on_null_key`` is
-      "fail", such a row fails the lane. Otherwise, the rows are left out here, and
+    - If a function may have changed keys or event times, ``on_null_key`` and ``on_error`` say whether these rows are
+      rejected here or fail the lane.
+    - If no function may have changed them, these rows only lack a key, because sources leave out records without event
+      time. If ``on_null_key`` is "fail", such a row fails the lane. Otherwise, the rows are left out here, and
       :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
 
     Args:

@@ -50,8 +50,8 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
         times: the event-time column of each side.
 
     Raises:
-        GraphError: the keys of the two sides have different types, or the sides have a column in common that isn't part
-            of the key, even after the ``prefix`` was added on the right side.
+        GraphError: the keys of the two sides have different types, or both sides have a column of the same name that
+            isn't part of the key. (The names are compared after the ``prefix`` was added on the right side.)
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)

@@ -1,4 +1,5 @@
-"""Finds rows that arrive too late for their windows, by the watermark that Spark would use to drop these rows."""
+"""Finds rows that arrive too late for their windows. A row is too late by the same watermark by which Spark would drop
+the row."""
 
 from __future__ import annotations
 

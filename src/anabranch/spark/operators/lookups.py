@@ -186,8 +186,8 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
     know in advance.
 
     Raises:
-        GraphError: a column of ``on`` is missing, another column is on both sides even with the ``prefix``, or keys
-            have different types that aren't both integers.
+        GraphError: a column of ``on`` is missing; or both sides have another column of the same name, even with the
+            ``prefix``; or the keys have different types that aren't both integers.
     """
     on: dict[str, str] = node.args["on"]
     for side, columns, names in (("stream", on, frame.columns), ("table", on.values(), table.columns)):

@@ -1,8 +1,9 @@
-"""Refuses keys that would be different if a batch were computed again, because of functions such as ``rand()``.
+"""Refuses keys that depend on functions such as ``rand()``, because these keys would be different if a batch were
+computed again.
 
-If a batch were computed again after a crash, a row could get a different key, and so be in the output twice or not at
-all. (``current_timestamp()`` is allowed, because it is always the same for a batch.) The results of Python functions
-can't be checked.
+If a batch were computed again after a crash, a row could get a different key. The row could then be in the output
+twice, or not at all. (``current_timestamp()`` is allowed, because it is always the same for a batch.) The results of
+Python functions can't be checked.
 """
 
 from __future__ import annotations

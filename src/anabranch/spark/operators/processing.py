@@ -106,7 +106,7 @@ class Process:
         return self.own is None or hashing.bucket(key, 0, self.factor) in self.own.get(task, ())
 
     def bucket(self, task: int, key: bytes) -> Bucket:
-        """The bucket that is charged for the time spent on a key."""
+        """The bucket for which the time spent on a key is counted."""
         return task, hashing.bucket(key, 0, self.factor) if self.factor > 1 else WHOLE
 
 

@@ -1,6 +1,6 @@
 """Determines which Spark task processes a row. All rows of a virtual task are sent to the same Spark task before Python
-functions process them, but only if the factor is above 1, if the lane has several virtual tasks, and if several Spark
-tasks can run at once.
+functions process them. This is done only if the factor is above 1, if the lane has several virtual tasks, and if
+several Spark tasks can run at once.
 """
 
 from __future__ import annotations

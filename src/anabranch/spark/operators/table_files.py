@@ -30,8 +30,8 @@ _WIDER = {
     "binary": ("string",),
     "timestamp_ntz": ("timestamp",),
 }
-"""For each type that a column of a Parquet, ORC or Delta table can have, the other types as which the column may be
-declared. A binary column can be declared as a string, because some programs write texts to Parquet files without
+"""For each type that a column of a Parquet, ORC or Delta table can have, the other types that the job may declare for
+the column. A binary column can be declared as a string, because some programs write texts to Parquet files without
 marking them as texts. Times without a zone are read as times in UTC.
 """
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -42,7 +42,7 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
     """The table that a ``join_table`` reads from a file, or from a folder of files.
 
     Raises:
-        GraphError: the files lack a declared column, have it with another type, or are CSV files with different
+        GraphError: the files lack a declared column, have the column with another type, or are CSV files with different
             headers.
         OperatorError: the columns of JSON files can't be inferred.
     """
@@ -140,8 +140,8 @@ def check_keys(node: Node, table: pa.Table) -> None:
 
 def _has_new_names(table: DataFrame) -> bool:
     """Whether Spark may have made up names for columns of a CSV table. Spark does this if the header has an empty name
-    or has a name twice, and the new name ends with the column's number. If there are no such names, Spark can compare
-    the names with the header again when it reads rows, in case the file has been replaced since.
+    or has a name twice, and the new name ends with the column's number. If no names were made up, Spark can compare the
+    names with the header again when it reads rows, in case the file has been replaced since.
     """
     return any(name.endswith(str(number)) for number, name in enumerate(table.columns))
 
@@ -187,7 +187,8 @@ def _check_fits(node: Node, field: StructField, held: DataType) -> None:
 
 
 def _fits(held: DataType, wanted: DataType) -> bool:
-    """Whether a type can hold all values of another one. Fields of a struct that aren't declared are left out."""
+    """Whether the type ``wanted`` can hold all values of the type ``held``. In structs, fields that ``wanted`` doesn't
+    declare are left out."""
     if isinstance(held, StructType) and isinstance(wanted, StructType):
         its = {field.name.lower(): field.dataType for field in held}
         return all(field.name.lower() in its and _fits(its[field.name.lower()], field.dataType) for field in wanted)

@@ -1,8 +1,8 @@
 """Syncs a lane's checkpoint to the disk before any part of a batch becomes visible, because Spark itself doesn't sync
 the checkpoint's files.
 
-Without these syncs, a power cut could leave the offset log's last entries empty, although outputs already contain
-records of the batches that these entries describe.
+If the checkpoint weren't synced, a power cut could leave the offset log's last entries empty, although outputs already
+contain records of the batches that these entries describe.
 """
 
 from __future__ import annotations

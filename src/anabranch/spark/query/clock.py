@@ -101,8 +101,9 @@ class Clock:
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with new control
-        records. In each intermediate stream, the control records before the lane's positions are read. If the update
-        changes only how far control records were read, and which lanes are gone, :attr:`progress` itself is returned.
+        records. In each intermediate stream, the control records before the lane's positions are read. The result is
+        :attr:`progress` itself if nothing has changed, except how far control records were read and which lanes are
+        gone.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
@@ -138,7 +139,8 @@ def read(path: Path) -> Clock | None:
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
-    """Record which SSPs seem idle, with the lane's positions in them, in a file next to the clock file at ``path``."""
+    """Record which SSPs seem idle, and the lane's position in each of these SSPs. The record is a file next to the
+    clock file ``path``."""
     part = path.with_suffix(".idle-part")
     part.write_text(json.dumps(idle))
     part.replace(path.with_suffix(_IDLE))

@@ -34,8 +34,8 @@ from anabranch.systems.output import Output, Target, Written
 from anabranch.systems.records import RECORD_SCHEMA
 
 _Derived = tuple[int, bytes | None, bytes, str]
-"""A row that doesn't come from a single record: its offset (negative, or 0 if it comes from state), key, value and
-error."""
+"""A row that doesn't come from a single record: the row's offset, key, value and error. The offset is negative, or 0 if
+the row comes from state."""
 
 STATE = -1
 """The source number in rows that a stateful operator has made."""
@@ -279,9 +279,9 @@ def listening(context: SparkContext) -> Accumulator[list[Any]]:
 
 @dataclass(frozen=True)
 class TaskReports:
-    """A summary of the reports of Spark tasks: ``written`` describes the dead letters that were written, ``dropped`` is
-    the number of dropped records, and ``aside`` has the number of dead letters, by operator and by the SSP or state
-    partition of the slot."""
+    """A summary of the reports of Spark tasks. ``written`` describes the dead letters that were written, and
+    ``dropped`` is the number of dropped records. ``aside`` has the number of dead letters. Each key of ``aside``
+    consists of an operator and of the SSP or state partition in the slot's name."""
 
     written: list[Written]
     dropped: int

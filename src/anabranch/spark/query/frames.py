@@ -146,8 +146,8 @@ class LaneFrames:
         """The streaming DataFrame that the lane's query computes, and a node id.
 
         If the query computes all operators, the DataFrame contains the output rows, and the id is None. If some
-        operators are computed batch by batch, the DataFrame contains the rows before these operators, and the id is
-        that of the last operator in the query. Both are None if a source's path branches or reaches a ``join_table``
+        operators are computed batch by batch, the DataFrame contains the rows before these operators, and the id is the
+        node id of the last operator in the query. Both are None if a source's path branches or reaches a ``join_table``
         before all sources have come together.
         """
         group, context, sinks = self.plan.group, self.context, self.outputs.sinks

@@ -1,8 +1,9 @@
-"""Determines whether a batch can still be broken off. Each step by which the driver makes a part of the batch visible
-to others must pass a gate. Once the gate is shut, the driver can't take such steps.
+"""Determines whether a batch can still be broken off. The driver makes a batch visible to others step by step. Before
+each step, the driver calls the query's :class:`Gate`. When the gate is shut, this call raises an error, so the driver
+can't take the step.
 
-If an output has slots (in Kafka), Python workers make its rows visible without passing a gate. Only the output can
-show whether the workers have already done this.
+If an output has slots (in Kafka), Python workers make the output's rows visible without calling the gate. Only the
+output can show whether the workers have already done this.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class Visible:
 
 @dataclass
 class Gate:
-    """The gate for the batches of one query, which are written one after another. A gate that is shut stays shut.
-    Thread-safe.
+    """Decides whether parts of a query's batches may still become visible to others. The batches are written one after
+    another. A gate that is shut stays shut. Thread-safe.
 
     A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
-    thread calls :meth:`passes` right before each of its steps that others may see. If this call comes first,
-    :meth:`shut` knows of the step. If the gate is shut first, the step never happens.
+    thread calls :meth:`passes` right before each step that others may see. If :meth:`passes` is called before
+    :meth:`shut`, :meth:`shut` knows of the step. If :meth:`shut` is called first and shuts the gate, the step never
+    happens.
     """
 
     clock: Callable[[], float] = monotonic

@@ -136,13 +136,14 @@ class LaneOutputs:
         return len(set(read)) < len(read) or any(self._spreads(node) for node in self.plan.group.nodes)
 
     def _spreads(self, node: Node) -> bool:
-        """Whether records of one partition may be in several Spark tasks after this node."""
+        """Whether records of one partition may be in several Spark tasks after ``node``."""
         return node.kind == "transform" or is_shuffle(node) or self.plan.group.rejoins(node)
 
     @cached_property
     def _gathers(self) -> bool:
-        """Whether dead letters must be gathered before they are written, because several Spark tasks may reject the
-        same record of a broadcast input, or records of one slot; see :class:`WorkerDeadLetters`.
+        """Whether dead letters must be gathered before they are written. They must be gathered if several Spark tasks
+        may reject the same record of a broadcast input, or if several Spark tasks may reject records of one slot; see
+        :class:`WorkerDeadLetters`.
         """
         job = self.plan.settings.job
         keyed = any(rule(node).stateful or node.kind == "partition_by" for node in self.plan.group.nodes)
@@ -250,7 +251,8 @@ class LaneOutputs:
 
     @cached_property
     def _times(self) -> dict[int, str]:
-        """The event-time columns of the intermediate streams that refuse rows without event time, by node."""
+        """The event-time column of each intermediate stream that refuses rows without event time. The keys are the ids
+        of the nodes that write these streams."""
         stage, times = self.plan.stage, stages.event_times(self.plan.graph)
         if not self.plan.lane.dead_letters and any(is_boundary(node) for node in stage.sources):
             return {}  # an older version of anabranch has made the lane, without dead letters for this stage
@@ -265,8 +267,8 @@ class LaneOutputs:
         return JSON if is_boundary(node) else self.plan.format_of(node.args["stream"])
 
     def _slots(self, node: Node) -> dict[tuple[int, int], int] | None:
-        """The slot numbers of an output's rows, by the source and partition of a row's record. {} if the rows come from
-        state, where each state partition is a slot. None if the output has no slots.
+        """The slot number of an output's rows, for each source and partition from which the rows' records come. {} if
+        the rows come from state, where each state partition is a slot. None if the output has no slots.
         """
         stream = stages.stream_of(self.plan.graph, node)
         if self.plan.is_plain(stream) or not self.publishers[self.plan.lane.system(stream)].slotted:
@@ -278,8 +280,8 @@ class LaneOutputs:
 
     @property
     def slotted_partitions(self) -> dict[int, tuple[int, int]]:
-        """The source and partition of each slot's rows, by slot number; slots for dead letters aren't included. Empty
-        if the rows come from state, or if no output has slots.
+        """For each slot, by its number, the source and partition of the slot's rows. Slots for dead letters aren't
+        included. Empty if the rows come from state, or if no output has slots.
         """
         if self.plan.group.stateful is not None or not self.slotted:
             return {}
@@ -289,7 +291,7 @@ class LaneOutputs:
 
     def plain(self, streams: Mapping[int, str]) -> dict[int, PlainWriter]:
         """The writer of each at-least-once output in ``streams``, by the number of the output. All at-least-once
-        outputs must be in one system; they share one writer.
+        outputs must be in one system. They share one writer.
         """
         plain = {number: stream for number, stream in streams.items() if self.plan.is_plain(stream)}
         if not plain:

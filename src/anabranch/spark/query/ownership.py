@@ -16,8 +16,9 @@ __all__ = ["of_key", "of_keys", "of_records", "of_state", "of_tasks", "taken"]
 
 
 def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
-    """A condition that is true for the records of a stream that the lane processes: the records in the lane's buckets,
-    from each bucket's start offset on. None if the lane processes all records from the partitions' start offsets on.
+    """A condition that is true for a record of a stream if the lane processes the record. The lane does so if the
+    record is in one of the lane's buckets, at or after the start offset of this bucket. None if the lane processes all
+    records from the partitions' start offsets on.
 
     If a record's key is null, the offset determines the bucket.
 

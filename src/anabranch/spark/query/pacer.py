@@ -24,7 +24,8 @@ from anabranch.spark.query import clock
 __all__ = ["Pacer", "name_of"]
 
 _REMEMBERED = 16
-"""For how many recent batches the writing time is kept until Spark reports the total time."""
+"""The number of recent batches whose writing times are kept. A batch's writing time is needed until Spark reports the
+batch's total time."""
 
 _BESIDES = 4
 _NO_TIME = 0.01

@@ -178,7 +178,7 @@ class LanePlan:
         """Whether each batch must be searched for records whose rows would reach the lane's state with a null key.
         False in each of these cases:
 
-        - The lane has no state, or such a row fails the lane anyway.
+        - The lane has no state, or a row with a null key fails the lane anyway.
         - A shuffle or a function may have changed keys, so that a row's null key may not come from its record.
         """
         stateful = self.group.stateful
@@ -206,7 +206,7 @@ class LanePlan:
 
     @property
     def late_rows(self) -> dict[str, str]:
-        """The names that slots contain for operators' late rows, by the label under which these rows are rejected (see
-        :func:`late_rows.label_of`). Contains only the operators whose late rows become dead letters.
+        """For each operator whose late rows become dead letters, the name that the slots for these late rows contain.
+        The keys are the labels under which the late rows are rejected (see :func:`late_rows.label_of`).
         """
         return {late_rows.label_of(node): late_of(node) for node in self.group.nodes if on_late(node) == _ASIDE}

@@ -25,17 +25,17 @@ _PASSED_ON = re.compile(r"^\s*\*|\.\s*\*")
 """
 
 Needs = dict[tuple[str, int], Set[str] | None]
-"""The results of :func:`needed`, by the name of a group and the id of one of its sources."""
+"""The results of :func:`needed`. Each key consists of the name of a group and the id of one of the group's sources."""
 
 
 def needed(group: Group, source: Node, schema: StructType, context: Context) -> set[str] | None:
     """The columns of a source that the operators up to and including the stateful operator need. None if they need all
     columns, or if this can't be determined.
 
-    A column is needed if an expression of these operators contains its name. Otherwise, Spark analyzes the operators
-    without the column: the column is needed if the analysis fails, or if the result's columns differ. The analysis
-    alone doesn't suffice, because a name may have another meaning if there is no such column: ``user``, for example,
-    is then a function, and ``delay`` may be an earlier result of the same ``select``.
+    A column is needed if the column's name is in an expression of the operators up to the stateful operator. Otherwise,
+    Spark analyzes the operators without the column: the column is needed if the analysis fails, or if the result's
+    columns differ. The analysis alone doesn't suffice, because a name may have another meaning if there is no such
+    column: ``user``, for example, is then a function, and ``delay`` may be an earlier result of the same ``select``.
 
     ``schema`` is the schema of the source's DataFrame, including the hidden column.
     """

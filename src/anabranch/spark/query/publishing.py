@@ -61,8 +61,8 @@ class Publishing:
     looked: set[int] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Forget what was recorded about the previous batch, or about an earlier run of this batch. Call this at the
-        start of each batch, even if the batch runs again."""
+        """Forget what was recorded about the previous batch, or about an earlier run of the same batch. Call this at
+        the start of every run of every batch."""
         self.looked.clear()
         self.rejections.begin()
 
@@ -114,7 +114,7 @@ class Publishing:
 
     def planned_write(self, rows: DataFrame, batch: int) -> DataFrame | None:
         """The DataFrame that writes a batch's output rows, planned by Spark but not run. None if dead letters must be
-        written first, or if the rows aren't all written by a single publisher that is ``plannable``.
+        written first. Also None unless all rows are written by a single publisher that is ``plannable``.
         """
         numbers, ways = [*self._ways], {*self._ways.values()}
         if self.rejections.aside.gathers or len(ways) != 1 or not self._plannable(*ways):

@@ -237,7 +237,7 @@ class LaneQuery:
         return started
 
     def analyze(self) -> None:
-        """Have Spark analyze the query now, so that :meth:`start` takes less time. Errors in the plan are raised here.
+        """Let Spark analyze the query now, so that :meth:`start` takes less time. Errors in the plan are raised here.
         Does nothing in real-time mode."""
         if not self.plan.real_time:
             _ = self.pacer  # other lanes must not wait until this has read its first size from the storage root
@@ -268,8 +268,8 @@ class LaneQuery:
         return source.system.offset(source.stream, "", source.starts)
 
     def as_analyzed(self, before: LaneQuery) -> LaneQuery:
-        """This query, with Spark's analysis of ``before``, a query that differs only in where it starts. Reports of
-        Python workers reach both queries.
+        """This query, with the analysis that Spark has made for ``before``. The query ``before`` differs from this
+        query only in where it starts. Reports of Python workers reach both queries.
         """
         for mine, theirs, names in (
             (self.workers, before.workers, ("busy",)),
@@ -347,7 +347,7 @@ class LaneQuery:
     def _check_time(self, number: int) -> None:
         """Tell Spark tasks which rows are late, unless Spark itself drops late rows. Warns if the lane's processing
         time is ahead of the machine's clock. Raises ClockError if the batch's records would fall into closed windows of
-        processing time; after this error, the lane restarts at the time of its last batch.
+        processing time. After this error, the lane restarts at the time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

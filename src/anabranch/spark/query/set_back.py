@@ -13,8 +13,8 @@ log = logs.get_logger()
 
 
 class SetBack:
-    """Warns if a lane's time is more than a second ahead of the machine's clock, and again whenever the difference has
-    grown by more than a second since the last warning.
+    """Warns if a lane's time is more than a second ahead of the machine's clock. Warns again whenever the difference
+    has grown by more than a second since the last warning.
     """
 
     def __init__(self, lane: str) -> None:

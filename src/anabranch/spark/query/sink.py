@@ -155,8 +155,8 @@ def _writing(
 
 
 def _counted(meter: Meter, slot: int, rows: pa.RecordBatch) -> tuple[Tally, int, int | None]:
-    """The counter for a slot's rows, the number of ``rows``, and the offset of the last row's record. If there are no
-    rows, the offset is None."""
+    """Three values: the counter for a slot's rows, the number of ``rows``, and the offset of the last row's record. If
+    there are no rows, the offset is None."""
     last = rows.column("origin")[rows.num_rows - 1].as_py() if rows.num_rows else None
     return meter.tally(0, 0, slot), rows.num_rows, last
 
@@ -193,8 +193,9 @@ def _timed(rows: pa.RecordBatch, now: int) -> pa.RecordBatch:
 
 
 def partitions(rows: pa.RecordBatch, count: int) -> Numbers:
-    """The partition to which each row is written. It is computed from the murmur2 hash of the row's key or, if the key
-    is null, from the offset of the row's record, so it is the same in a replay.
+    """The partition to which each row is written. The partition is computed from the murmur2 hash of the row's key. If
+    the key is null, the partition is computed from the offset of the row's record. So the partition is the same in a
+    replay.
     """
     if count == 1:
         return np.zeros(rows.num_rows, np.int32)

@@ -114,7 +114,7 @@ class Source:
         return raw if self.intake is None else self.intake.opened(raw, self.fail)
 
     def observed(self, opened: DataFrame) -> DataFrame:
-        """The same DataFrame, with the observations that Spark must make while it computes the rows."""
+        """The DataFrame ``opened``, with the observations that Spark must make while it computes the rows."""
         measures = self.measures()
         return opened.observe(self.name, *measures) if measures else opened
 
@@ -136,12 +136,12 @@ class Source:
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
     def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
-        """The unreadable records of a batch, in the form of :meth:`RecordDecoding.faulty`. None if all are readable, or
-        for an intermediate stream. For a broadcast stream, only the records that this lane must reject are included;
-        see :meth:`BroadcastRouting.first`.
+        """The unreadable records of a batch, in the form of :meth:`RecordDecoding.faulty`. None if all records are
+        readable, or if the source is an intermediate stream. For a broadcast stream, only the records that this lane
+        must reject are included; see :meth:`BroadcastRouting.first`.
 
         Args:
-            measured: the observations of the batch, which say where to look for such records.
+            measured: the observations of the batch, which say where to look for unreadable records.
             ranges: the offsets that the batch reads, by partition.
             at: when the batch was planned, in Unix ms.
         """
@@ -153,16 +153,17 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch's records in blocks of offsets that, according to ``measured``, contain null keys. Rows
-        of other records in these blocks are included as well. For a broadcast stream, only the rows of the task
-        :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see :meth:`faulty`.
+        """The rows of a batch's records, from all blocks of offsets in which ``measured`` has noted a null key. These
+        blocks also contain records with keys, whose rows are included as well. For a broadcast stream, only the rows of
+        the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
+        :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
-        """The greatest plausible event time of each SSP in a batch, in Unix ms. SSPs for which the batch has none are
-        missing. Empty if the source isn't ``timed``.
+        """The greatest plausible event time of each SSP in a batch, in Unix ms. An SSP is missing if the batch has no
+        plausible event time for it. Empty if the source isn't ``timed``.
         """
         if not self.timed or self.intake is None:
             return {}
