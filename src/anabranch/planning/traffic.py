@@ -27,9 +27,10 @@ class Reading(Protocol):
 
 
 def of(lanes: Iterable[Reading], where: Where) -> Traffic | None:
-    """How many partitions the lanes ``lanes`` read from each rack. The result is None if no stream's racks are known,
-    if the rack of a lane's seat isn't known, or if a partition that a lane reads has a replica whose rack isn't known.
-    Streams in systems without racks don't count, and streams that don't exist yet don't count either.
+    """How many partitions are read, by the rack of the reading lane and by the rack from which the lane reads.
+    The result is None if no stream's racks are known, if the rack of a lane's seat isn't known, or if a partition that
+    a lane reads has a replica whose rack isn't known. Streams in systems without racks don't count, and streams that
+    don't exist yet don't count either.
 
     A partition is read from the rack of the lane's seat if this rack has a replica, otherwise from the rack of the
     partition's leader.

@@ -99,8 +99,8 @@ def continuing(
     - Both stages have the same grouper, the same inputs and the same broadcast inputs.
 
     Partitions that the drained stage didn't have are left out. A later expansion adds each of these partitions to the
-    task that has the state of the partition's keys. All other stages stay as planned. If the plan has another factor or
-    other seats than the drained deployment, nothing is changed.
+    tasks that have the state of the partition's keys. All other stages stay as planned. If the plan has another factor
+    or other seats than the drained deployment, nothing is changed.
 
     Args:
         model: the model as planned.
