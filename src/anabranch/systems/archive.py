@@ -14,21 +14,21 @@ __all__ = ["Archive", "ArchivedFile", "DeletedError", "Publication", "StreamCut"
 
 
 class DeletedError(Exception):
-    """Records in a cut were deleted after the cut was made, as the stream's retention allows. The error's text is the
-    path of a file that contained some of these records.
+    """After a cut was made, records in the cut were deleted because the stream's retention doesn't keep them. The
+    error's text is the path of a file that contained some of these records.
     """
 
 
 class StreamCut(Document, frozen=True, kw_only=True):
     """The part of a stream that belongs to a backup: in each partition, all existing entries up to ``last``.
 
-    Each tuple has one item for each partition, in order. ``starts`` and ``begins`` are empty if nothing was deleted.
+    Each tuple has one item for each partition, in order. If nothing was deleted, ``starts`` and ``begins`` are empty.
 
     Attributes:
         id: distinguishes the stream from other streams of the same name.
-        last: for each partition, the number of its last entry in the backup.
+        last: for each partition, the number of the partition's last entry in the backup.
         ends: for each partition, one past the offset of the last record in the backup.
-        starts: for each partition, the offset of its oldest record that wasn't deleted.
+        starts: for each partition, the offset of the oldest record that wasn't deleted.
         begins: for each partition, the content of the system's file that says where the partition begins.
     """
 
@@ -74,8 +74,9 @@ class ArchivedFile:
 
 
 class Archive(Protocol):
-    """The files of a system's streams. Entries and their files don't change until they are deleted, so they can be
-    copied while other processes write."""
+    """The files of a system's streams. Entries and their files don't change until they are deleted. So the files can be
+    copied while other processes write.
+    """
 
     folder: Path
     """The folder of the streams. File names are relative to this folder."""
@@ -88,7 +89,7 @@ class Archive(Protocol):
         """For each partition, the last batch of each lane in the cut, by lane id.
 
         Raises:
-            DeletedError: entries of the cut were deleted since.
+            DeletedError: after the cut was made, some of its entries were deleted.
             LogError: an entry is damaged or missing.
         """
         ...
@@ -103,11 +104,15 @@ class Archive(Protocol):
         ...
 
     def is_deleted(self, stream: str, file: ArchivedFile) -> bool:
-        """Whether the stream now begins after a file's records. The file may then be gone, or may not be complete."""
+        """Whether a file's records were deleted: the stream now begins after these records. In this case, the file may
+        be gone, or may be incomplete.
+        """
         ...
 
     def descriptions(self, stream: str, cut: StreamCut) -> Mapping[str, str]:
-        """The small files that describe the stream: their contents, by file name. They aren't among :meth:`files`."""
+        """The contents of the small files that describe the stream, by file name. :meth:`files` leaves out these
+        files.
+        """
         ...
 
     def last_entries(self, stream: str, cut: StreamCut) -> Sequence[str]:
@@ -115,11 +120,11 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists. If it does, check that it contains each partition's last entry in the cut.
-        ``last_entries`` are the contents of the files that :meth:`last_entries` names.
+        """Whether the stream exists. If the stream exists, check that it contains each partition's last entry in the
+        cut. ``last_entries`` are the contents of the files that :meth:`last_entries` names.
 
         Raises:
-            ConflictError: there is another stream of that name, or this stream lacks one of these entries.
+            ConflictError: another stream has that name, or the stream lacks the last entry of a partition.
         """
         ...
 

@@ -47,8 +47,8 @@ class SessionNeeds:
         origin: text for messages that says where the jars or packages come from.
         summary: text for messages that says what the packages are.
         cure: what to do if no Maven repository has the packages.
-        jars: the name of a set in :data:`anabranch.jars.pinned.SETS`. Once the set's jars are fetched, they are used,
-            or replace the packages. Empty if there is no such set.
+        jars: the name of a set of jars in :data:`anabranch.jars.pinned.SETS`; empty if there is no such set. Once the
+            set's jars are fetched, the session uses them. If ``conf`` names packages, the jars replace the packages.
     """
 
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -73,9 +73,10 @@ class System(Protocol):
     """Stores named, partitioned, ordered logs. Your own system must inherit from this class. All methods that aren't
     abstract have defaults.
 
-    What a method returns must be up to date: other programs can create and change streams, too. An abstract method that
-    gets a stream's name raises NotFoundError if there is no such stream, unless its docstring says otherwise. A system
-    object must be thread-safe and picklable (Python workers get it), and must not connect before it is used.
+    What a method returns must be up to date, because other programs can also create and change streams. An abstract
+    method that gets a stream's name raises NotFoundError if there is no such stream, unless the method's docstring says
+    otherwise. A system object must be thread-safe. It must be picklable, because Python workers get the object. It must
+    not connect before it is used.
     """
 
     spark: ClassVar[str] = "anabranch.systems.reading.spark"
@@ -90,7 +91,7 @@ class System(Protocol):
     """Whether Spark can read the system in real-time mode, in which records arrive one by one."""
 
     gapless: ClassVar[bool] = True
-    """Whether every offset belongs to a record. If not, don't count records by subtracting offsets."""
+    """Whether every offset belongs to a record. If False, subtracting offsets doesn't give the number of records."""
 
     foreign_producers: ClassVar[bool] = False
     """Whether other programs can write to the system's streams, and can assign keys to other partitions than anabranch
@@ -109,15 +110,15 @@ class System(Protocol):
     """
 
     remote: ClassVar[bool] = True
-    """Whether the system is reached over a network. If so, a lane doesn't look up the ends of its output streams at
+    """Whether the system is reached over a network. If True, a lane doesn't look up the ends of its output streams in
     every batch."""
 
     retains: ClassVar[bool] = False
     """Whether anabranch decides how long streams keep their records. If so, the system overrides :meth:`retain`."""
 
     error_cures: ClassVar[Sequence[tuple[str, str]]] = ()
-    """Cures for errors of the system's clients, in Python or Java: pairs of a regular expression for ``kind: message``
-    and a cure."""
+    """Cures for errors of the system's clients, in Python or Java. Each item is a pair of a regular expression and a
+    cure. The expression is applied to the error as ``kind: message``."""
 
     name: str
     """The system's name in SSPs and in settings."""
@@ -131,8 +132,8 @@ class System(Protocol):
         ...
 
     def dataset(self, stream: str) -> tuple[str, str]:
-        """The namespace and the name of a stream for other programs (https://openlineage.io/docs/spec/naming/). The
-        stream needn't exist.
+        """The namespace and the name by which other programs know a stream; see
+        https://openlineage.io/docs/spec/naming/. The stream needn't exist.
         """
         return self.name, stream
 
@@ -145,11 +146,11 @@ class System(Protocol):
 
     @abstractmethod
     def counts(self) -> dict[str, int]:
-        """The partition counts of all streams, by name, except those of :meth:`undescribed`."""
+        """The partition counts of all streams, by name. Streams that :meth:`undescribed` returns are left out."""
         ...
 
     def undescribed(self) -> Sequence[str]:
-        """The streams that exist but can't be described: :meth:`partitions` raises an error."""
+        """The streams that exist, but for which :meth:`partitions` raises an error because they can't be described."""
         return ()
 
     @abstractmethod
@@ -164,7 +165,8 @@ class System(Protocol):
 
     @abstractmethod
     def create(self, stream: str, partitions: int, internal: bool = False) -> None:
-        """Create a stream, unless it exists with that partition count. ``internal`` says whether it is intermediate.
+        """Create a stream. If the stream already exists with the same partition count, do nothing. ``internal`` says
+        whether the stream is intermediate.
 
         Raises:
             ConflictError: the stream exists with another partition count.
@@ -182,39 +184,42 @@ class System(Protocol):
 
     @abstractmethod
     def starts(self, stream: str) -> dict[int, int]:
-        """The offset of the oldest existing record in each partition; the end offset of a partition without records."""
+        """For each partition, the offset of the oldest existing record. For a partition without records, the end
+        offset.
+        """
         ...
 
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The end offset of each partition in ``partitions`` (by default, all of them): one past the last record that a
-        reader may see.
+        """The end offset of each partition in ``partitions``, which is one more than the offset of the last record that
+        a reader may see. If ``partitions`` is None, the end offsets of all partitions.
 
-        Offsets may have gaps (in Kafka, transactions take up offsets): don't count records by subtracting offsets.
+        Offsets may have gaps: in Kafka, for example, transactions take up offsets. So subtracting offsets doesn't give
+        the number of records.
         """
         ...
 
     @abstractmethod
     def high_watermarks(self, stream: str) -> dict[int, int]:
-        """The end of each partition, including the records of open transactions, which readers can't see yet and may
-        never see."""
+        """The end of each partition, including the records of open transactions. Readers can't see these records yet,
+        and may never see them."""
         ...
 
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
-        """The transaction that keeps readers from the partition's records between :meth:`ends` and
-        :meth:`high_watermarks`; None if there is no such transaction, or if the system has no transactions. Systems
-        whose Python client can't determine the transaction use ``java``.
+        """The transaction because of which readers can't read the partition's records between :meth:`ends` and
+        :meth:`high_watermarks`. The result is None if there is no such transaction, or if the system has no
+        transactions. If the system's Python client can't determine the transaction, the system uses ``java``.
         """
         return None
 
     def known_ends(self, stream: str) -> dict[int, int]:
-        """Like :meth:`high_watermarks`, for repeated calls: a system may start the lookup from its previous result."""
+        """Like :meth:`high_watermarks`, for repeated calls: a system may start a lookup from the previous result."""
         return self.high_watermarks(stream)
 
     @abstractmethod
     def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with the timestamp ``unix_ms`` or a later one; the end
-        offset if there is no such record.
+        """For each partition, the offset of the first record with the timestamp ``unix_ms`` or a later one. For a
+        partition without such a record, the end offset.
         """
         ...
 
@@ -234,8 +239,9 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """The next control records of an intermediate stream that apply to a reader of a partition, in order, and the
-        cursor for the next call. A control record applies once the reader has read all records before it.
+        """Two items. The first is a list of the next control records of an intermediate stream that apply to a reader
+        of a partition, in order. The second is the cursor for the next call. A control record applies once the reader
+        has read all records before it.
 
         Args:
             cursor: the cursor that the previous call returned; -1 in the first call.
@@ -244,32 +250,33 @@ class System(Protocol):
         ...
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Positions in the form in which the system's Spark source writes them to the offset log.
+        """The positions, converted to the form that the system's Spark source writes to the offset log.
         :class:`anabranch.container.checkpoint.offset_log.Entry` must be able to read this form.
         """
         return {"stream": stream, "id": id, "positions": {str(p): at for p, at in sorted(positions.items())}}
 
     def racks(self, stream: str) -> Mapping[int, tuple[str | None, ...]]:
-        """The racks of each partition's replicas, with the leader's rack first. None stands for a broker without a
-        rack. Empty if the system has no racks.
+        """For each partition, the racks of the partition's replicas, with the leader's rack first. None stands for a
+        broker without a rack. If the system has no racks, the result is empty.
         """
         return {}
 
     def commit_positions(self, group: str, positions: Mapping[str, Mapping[int, int]]) -> None:
-        """Report a consumer group's positions, by stream and partition, to tools that show lag. anabranch itself
-        doesn't read them.
+        """Make a consumer group's positions, by stream and partition, visible to tools that show lag. anabranch itself
+        doesn't read these positions.
         """
         return
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
-        """Delete old records of an intermediate stream: in each partition in ``before``, those before the given offset.
-        No lane will read these records again, so a system may delete some of them later.
+        """Delete old records of an intermediate stream. ``before`` maps partitions to offsets. In each of these
+        partitions, the records before the partition's offset are deleted. No lane will read these records again, so a
+        system may delete some of them later.
         """
         return
 
     def retain(self, stream: str, retention: Retention | None, *, past_readers: bool = False) -> int:
-        """Set a stream's retention, if one is given, and delete the records that the stream's retention doesn't keep,
-        except those that jobs still have to read. Returns the number of deleted records.
+        """Delete the records that a stream's retention doesn't keep, except records that jobs still have to read. If
+        ``retention`` is given, first set the stream's retention. Returns the number of deleted records.
 
         Args:
             stream: the stream's name.
@@ -282,19 +289,19 @@ class System(Protocol):
         raise self.no_retention(stream)
 
     def no_retention(self, stream: str) -> UsageError:
-        """The error to raise if a retention was given for a stream, but the system doesn't have :attr:`retains` set."""
+        """The error to raise if a retention was given for a stream, but the system's :attr:`retains` is False."""
         return UsageError(
             f"{stream} is in {self.name}, which decides itself how long it keeps records",
             "use its own tools, such as kafka-configs with retention.ms and retention.bytes",
         )
 
     def retention(self, stream: str) -> Retention | None:
-        """How long a stream keeps its records; None if the system doesn't let anabranch decide this."""
+        """The retention that is set for a stream; None if the system doesn't let anabranch decide about retention."""
         return None
 
     def readers(self) -> Readers | None:
-        """The jobs that read the system's streams; None if unknown. :meth:`retain` keeps the records that these jobs
-        still have to read, unless ``past_readers`` is set.
+        """The jobs that read the system's streams; None if they aren't known. :meth:`retain` keeps the records that
+        these jobs still have to read, unless ``past_readers`` is true.
         """
         return None
 
@@ -307,53 +314,55 @@ class System(Protocol):
 
     @abstractmethod
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """Make a lane's outputs refuse every epoch lower than ``epoch``: once this returns, no process with a lower
-        epoch can publish for the lane. Must be idempotent, and must work without Spark: the coordinator calls this, and
-        calls it again after an error.
+        """Make a lane's outputs refuse every epoch lower than ``epoch``. Once this method has returned, no process with
+        a lower epoch can publish for the lane. The coordinator calls this method, and calls it again after an error. So
+        the method must be idempotent, and must work without Spark.
 
         Args:
-            new: whether no batch of the lane was ever planned; None if that is unknown.
+            new: whether no batch of the lane was ever planned; None if this isn't known.
 
         Raises:
             ConflictError, FencedError: a process with a higher epoch has the lane.
-            StateError: the lane is new but an output has one of its batches, or the lane isn't new and a marker is
-                missing. (Not every system checks this.)
+            StateError: the lane is new, but an output has one of the lane's batches; or the lane isn't new, but a
+                marker is missing. (Not every system checks this.)
         """
         ...
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End what an earlier process of the lane left open at the outputs. The process that has the lane under
-        ``epoch`` calls this before it calls :meth:`published`.
+        """End what an earlier process of the lane has left unfinished in the outputs, such as an open transaction. The
+        process that has the lane under ``epoch`` calls this method before it calls :meth:`published`.
         """
         return
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:
-        """Withdraw a lane's right to write, even from the process that has the lane under ``epoch``, until the lane
-        takes over its outputs again. By default, does nothing. Called only after the lane's query has ended in this
-        process. For ``new``, see :meth:`fence`.
+        """Withdraw a lane's right to write until the lane takes over its outputs again. Even the process that has the
+        lane under ``epoch`` loses this right. By default, this method does nothing. It is called only after the lane's
+        query has ended in this process. For ``new``, see :meth:`fence`.
 
-        Returns the lane's last batch that an output contains after the call, at least in part. Returns -1 if there is
-        no such batch, or if the system doesn't determine it. (The caller also calls :meth:`published`.)
+        Returns the number of the lane's last batch of which an output contains at least a part after the call. Returns
+        -1 if there is no such batch, or if the system doesn't determine the batch. (The caller also calls
+        :meth:`published`.)
         """
         return -1
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The last batch of a lane that is in any exactly-once output in this system, at least in part; -1 if
-        none."""
+        """The number of the lane's last batch of which any exactly-once output in this system contains at least a part;
+        -1 if there is no such batch."""
         ...
 
     def seen(self, lane: Lane) -> int:
-        """Like :meth:`published`, but for a running lane, and only for outputs whose writers make rows visible before
-        the driver publishes the batch; -1 if none. Later batches can become visible during the call.
+        """The same number as :meth:`published`, but for a running lane. Only outputs whose writers make rows visible
+        before the driver publishes the batch are considered. If there are no such batches, the result is -1. Later
+        batches can become visible during the call.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that the system has recorded as writers of any of ``streams``. The keys are lane ids; the
-        values say, for messages, where the lanes are recorded. Streams that don't exist are skipped. A system that
-        doesn't record a lane's streams returns all recorded lanes of the job.
+        """The lanes of a job that the system has recorded as writers of any of ``streams``. The keys are lane ids. Each
+        value is text for messages that says where the lane is recorded. Streams that don't exist are skipped. If a
+        system doesn't record which streams a lane writes, the result has all recorded lanes of the job.
         """
         ...
 
@@ -370,7 +379,7 @@ class System(Protocol):
         return ()
 
     def archive(self) -> Archive | None:
-        """The archive that makes the system's streams part of a job's backup; None if they aren't part of backups."""
+        """The archive through which the system's streams are backed up with a job; None if backups leave them out."""
         return None
 
     def folders(self) -> Sequence[Folder]:
@@ -378,5 +387,7 @@ class System(Protocol):
         return ()
 
     def checks(self) -> Mapping[str, Callable[[], str]]:
-        """The system's checks for ``anabranch doctor``, by name. Each returns its finding, or raises AnabranchError."""
+        """The system's checks for ``anabranch doctor``, by name. Each check returns a finding, or raises
+        AnabranchError.
+        """
         return {}

@@ -31,15 +31,15 @@ _FAIL = "fail"
 
 @dataclass(frozen=True)
 class LaneSources:
-    """The sources of one lane. ``starting`` has the start offsets for a lane without a checkpoint, by whole SSP."""
+    """The sources of one lane. For a lane without a checkpoint, ``starting`` has the start offset of each whole SSP."""
 
     plan: LanePlan
     starting: Mapping[SSP, int]
 
     @property
     def labels(self) -> dict[str, frozenset[int]]:
-        """For each operator, by label: the numbers of the sources from which the operator's input rows come, directly
-        or through state. Only operators whose functions run in Python workers are included.
+        """The numbers of the sources from which each operator gets input rows, directly or through state. The keys are
+        the operators' labels. Only operators whose functions run in Python workers are included.
         """
         numbers: dict[int, frozenset[int]] = {}
         for node in self.plan.group.nodes:
@@ -54,7 +54,7 @@ class LaneSources:
         return {source.number: f"{source.system.name}/{source.stream}" for source in self.all}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """The same as :meth:`ranges`, but by source number and partition instead of by SSP."""
+        """The first offset that a batch reads and one past the last offset, by source number and partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -72,7 +72,7 @@ class LaneSources:
         return None
 
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
-        """The offsets that a batch reads, by SSP: the first offset and one past the last offset."""
+        """For each SSP, the first offset that a batch reads and one past the last offset."""
         return {
             f"{source.system.name}/{source.stream}/{partition}": each
             for source in self.all
@@ -86,9 +86,9 @@ class LaneSources:
 
     @cached_property
     def delays(self) -> dict[str, int | None]:
-        """The SSPs whose watermarks determine the lane's watermark, each with its watermark delay in ms. The delay is
-        None for SSPs of intermediate streams, whose writers report their own watermark. Empty if ``watermark_scope``
-        isn't "ssp".
+        """The watermark delay in ms of each SSP whose watermark determines the lane's watermark. For an SSP of an
+        intermediate stream, the delay is None, because the stream's writers report their own watermark. If
+        ``watermark_scope`` isn't "ssp", the result is empty.
         """
         if self.plan.settings.job.watermark_scope != "ssp":
             return {}
@@ -103,9 +103,9 @@ class LaneSources:
 
     @cached_property
     def all(self) -> list[Source]:
-        """The sources, one for each stream of each input. A lane without state leaves out streams of which it has no
-        SSPs, but keeps at least one stream for each input. In a lane with state, the sources must be in the same order
-        as in the offset log of the lane's folder.
+        """The sources, one for each stream of each input. If a lane without state has no SSPs of a stream, that stream
+        is left out, but each input keeps at least one stream. In a lane with state, the sources must be in the same
+        order as in the offset log of the lane's folder.
         """
         found = []
         for node in self.plan.group.sources:
@@ -143,9 +143,9 @@ class LaneSources:
         )
 
     def _key_bytes(self, node: Node) -> Column:
-        """The bytes of a record's key, which determine the record's bucket. In a stateful lane, a key whose columns are
-        declared is decoded and encoded again, so that its bytes are the same as those of this key in state. If the
-        result is null, the original bytes are used.
+        """The bytes of a record's key, which determine the record's bucket. If a stateful lane reads a key with
+        declared columns, the key is decoded and encoded again. Its bytes are then the same as the bytes of the same
+        key in state. If the encoded key is null, the original bytes are used.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):
@@ -164,8 +164,8 @@ class LaneSources:
         return whole if needed is None else whole.pruned(needed | {whole.time})
 
     def _needed(self, node: Node, rows: Callable[[], DataFrame]) -> Set[str] | None:
-        """The result of :func:`pruning.needed`, determined only once for all lanes of a group, because this takes Spark
-        half a second.
+        """The result of :func:`pruning.needed`, determined only once for all lanes of a group. Spark takes half a
+        second to determine this result.
         """
         key = (self.plan.group.name, node.id)
         if key not in self.plan.job.needs:

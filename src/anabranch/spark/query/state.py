@@ -18,13 +18,14 @@ __all__ = ["StateSize", "own", "size_of"]
 
 @dataclass(frozen=True)
 class StateSize:
-    """How much state a lane's folder contains: the number of rows, and the total size of their keys and values in
-    bytes. An ``agg`` has one row for each combination of task, stage key, ``by`` columns and window; a ``join`` or
-    ``process`` can have several rows for a key.
+    """How much state a lane's folder contains: the number of rows, and the size in bytes of the rows' keys and values.
+
+    An ``agg`` has one row for each combination of task, stage key, ``by`` columns and window. A ``join`` or ``process``
+    can have several rows for a key.
 
     Attributes:
         foreign_rows: how many of the rows belong to tasks that the lane doesn't own.
-        foreign_bytes: the size of these rows.
+        foreign_bytes: the size of the foreign rows' keys and values.
     """
 
     rows: int

@@ -43,7 +43,8 @@ def check(
     queries without starting them.
 
     Args:
-        schemas: the schemas of the rows that the stage's sources return, including the hidden column, by node id.
+        schemas: for each of the stage's sources, by node id, the schema of the source's rows. The schema includes the
+            hidden column.
         explained: calls a function that builds the DataFrame of an operator. If the call raises an error, the operator
             is named in the error.
 

@@ -40,8 +40,8 @@ class LaneWorkers:
         return busy_time.listening(self.plan.job.spark.sparkContext)
 
     def cancel(self, run: str) -> None:
-        """End the Python workers that are still working for a run of the lane's query. Call this after the run was
-        stopped in the middle of a batch. Otherwise, these workers would keep executors busy for seconds.
+        """End the Python workers that are still working for a run of the lane's query. Call this method if the run was
+        stopped in the middle of a batch: without the call, the workers would keep executors busy for seconds.
         """
         if self.listener is not None:
             self.listener.cancel(run)

@@ -1,7 +1,7 @@
 """Finds, checks and replaces the archive of Spark's classes that ``anabranch doctor --fix`` makes on this machine.
 
-A JVM loads classes from an archive in a fraction of the time that it needs to find them in Spark's 280 jars, parse them
-and verify them. Java calls this *class data sharing*.
+If a JVM has such an archive, it doesn't need to find Spark's classes in 280 jars, parse them and verify them. Loading
+the classes then takes a fraction of the time. Java calls this feature *class data sharing*.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def path(java: Java) -> Path:
 
 
 def options(java: Java) -> str:
-    """Java's options for a JVM that uses the archive. Empty if there is no archive, if the folder for it can't be
-    determined or read, or if an environment variable already gives Java options about class data sharing.
+    """Java's options for a JVM that uses the archive. The result is empty in three cases: there is no archive, the
+    archive's folder can't be determined or read, or an environment variable already gives Java options about class
+    data sharing.
     """
     given = " ".join(os.environ.get(name, "") for name in _VARIABLES)
     if any(each in given for each in _OTHER):
@@ -66,8 +67,11 @@ def options(java: Java) -> str:
 
 
 def is_accepted(java: Java) -> bool:
-    """Whether there is an archive, and a JVM with Spark's class path accepts it. Raises AnabranchError if the JVM
-    doesn't end in time."""
+    """Whether a JVM with Spark's class path accepts the archive. If there is no archive, the result is False.
+
+    Raises:
+        AnabranchError: the JVM doesn't end in time.
+    """
     given = dict.fromkeys(_VARIABLES, "") | {"SPARK_SUBMIT_OPTS": f"{option(f'{USE}{path(java)}')} -Xshare:on"}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     late = AnabranchError(
@@ -79,9 +83,9 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A context manager that provides a path to which a JVM must write the archive before the context ends. When the
-    context ends without an error, this file becomes the archive, and archives whose jars have changed are removed,
-    because no JVM accepts them.
+    """A context manager that provides a path, to which a JVM must write the archive before the context ends. If the
+    context ends without an error, the written file becomes the archive. Older archives are then removed if their jars
+    have changed, because no JVM accepts such archives.
     """
     archive = path(java)
     archive.parent.mkdir(parents=True, exist_ok=True)

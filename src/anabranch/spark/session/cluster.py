@@ -79,7 +79,8 @@ def python(conf: Mapping[str, str]) -> str:
     the interpreter that runs this process. The interpreter must be at this path on every machine.
 
     Raises:
-        ConfigError: there is no interpreter at this path on this machine, where Spark needs one to plan batches.
+        ConfigError: there is no interpreter at this path on this machine. Spark also needs the interpreter on this
+            machine, to plan batches.
     """
     found = conf.get(_PYTHON, sys.executable)
     if shutil.which(found) is None:
@@ -94,8 +95,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings that make Spark send this installation of anabranch and the job's folder ``home`` to executors. If
     ``home`` is '', no folder is sent. Archives that ``conf`` already names are sent as well.
 
-    anabranch and the job's folder are packed into archives, which stay in a temporary folder until this process ends,
-    because executors that start later must also be able to fetch them.
+    anabranch and the job's folder are packed into archives in a temporary folder. This folder exists until the process
+    ends, because executors that start later must also be able to fetch the archives.
 
     Raises:
         AnabranchError: the job's folder can't be packed; for the errors, see :func:`anabranch.job_code.artifact.pack`.

@@ -21,8 +21,8 @@ _LAST = "pyspark-shell"
 
 
 def of(conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings in ``conf`` that may be secrets: those with references, which are resolved in the result, and those
-    whose names suggest a secret.
+    """The settings in ``conf`` that may be secrets: settings whose values contain references, and settings whose names
+    suggest a secret. In the result, references are resolved.
 
     Raises:
         ConfigError: a reference can't be resolved.

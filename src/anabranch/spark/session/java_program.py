@@ -40,8 +40,8 @@ def resolve() -> Java:
     ``PATH``.
 
     Raises:
-        AnabranchError: there is no Java, its version is below 17, or its version can't be determined, for example
-            because it hangs.
+        AnabranchError: there is no Java, the version of Java is below 17, or the version can't be determined, for
+            example because ``java`` hangs.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")

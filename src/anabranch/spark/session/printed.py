@@ -12,8 +12,8 @@ _FRAME = re.compile(r"at \S+\(.*\)|\.\.\. \d+ more")
 
 
 def last_lines(output: IO[bytes]) -> str:
-    """The last three lines of a process's output, separated by slashes. Lines without letters and Java's stack frames
-    are left out. Only the output from the file's position on is read.
+    """The last three lines of a process's output, separated by slashes. Lines without letters are left out, as are
+    Java's stack frames. The output is read from the file's current position.
     """
     lines = [line.strip() for line in output.read().decode(errors="replace").splitlines()]
     texts = [line for line in lines if any(map(str.isalpha, line)) and not _FRAME.fullmatch(line)]

@@ -22,16 +22,17 @@ def sources(systems: Systems) -> list[type[DataSource]]:
 
 
 def register(spark: SparkSession, systems: Systems) -> None:
-    """Register the event-time source and the sources of all systems in a session. Before that, set all environment
-    variables that Spark would otherwise set when a query starts.
+    """Set all environment variables that Spark would otherwise set when a query starts. Then register the event-time
+    source and the sources of all systems in a session.
 
-    All queries of a session that use the same registered source share the source's Python function, which contains a
-    ``java.util.HashMap`` of environment variables. Whenever a query starts, Spark puts some variables into the map
-    (``PythonStreamingSourceRunner.init``). At the same time, Spark tasks of other queries may be serializing the map.
+    All queries of a session that use the same registered source share the source's Python function. This function
+    contains a ``java.util.HashMap`` of environment variables. Whenever a query starts, Spark puts some variables into
+    the map (``PythonStreamingSourceRunner.init``). At the same time, Spark tasks of other queries may be serializing
+    the map.
 
     A variable that the map already contains does no harm, but a new variable changes the map's structure. If two
-    threads add variables at the same time, the map's size may afterwards differ from its number of entries, and every
-    later Spark task fails with ``OptionalDataException``.
+    threads add variables at the same time, the map's size may afterwards differ from the number of the map's entries.
+    Every later Spark task then fails with ``OptionalDataException``.
     """
     spark.sparkContext.environment.update(source_environment.of_session(spark))
     for source in sources(systems):

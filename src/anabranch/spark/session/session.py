@@ -57,7 +57,9 @@ SETTINGS = {
 }
 
 _MOST_PRINTED = 64 * 1024**2
-"""If the file with the output of earlier sessions has more bytes than this, it is renamed before a session starts."""
+"""If the file with the output of earlier sessions has more than this number of bytes, the file is renamed before a
+session starts.
+"""
 _LOCAL, _S3 = ("", "file"), "s3a"
 """The schemes of storage roots on a local disk, and the scheme of storage roots on S3."""
 
@@ -76,10 +78,12 @@ LOCAL_SETTINGS = {
     _MANAGER: f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     f"{_STATE}.maintenanceInterval": "20s",
 }
-"""Settings for a storage root on a local disk. With them, Spark makes snapshots of state more often than by default,
-because a successor replays all changes since the last snapshot. Spark also examines files without starting processes.
-By default, Spark starts a process for each examined file: about 60 processes in a batch of a stateful lane. They ensure
-that only one of two writers of a checkpoint succeeds. anabranch uses the folder's lock for this purpose instead.
+"""Settings for a storage root on a local disk. A successor replays all changes since the last snapshot of state. So
+these settings make Spark take snapshots of state more often than by default.
+
+With these settings, Spark also examines files without starting processes. By default, Spark starts a process for each
+examined file: about 60 processes in a batch of a stateful lane. If a checkpoint has two writers, Spark's default way
+ensures that only one of them succeeds. anabranch uses the lock of the lane's folder for this purpose instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -89,8 +93,9 @@ S3_SETTINGS = {
     "spark.hadoop.fs.s3a.input.stream.type": "classic",
     "spark.hadoop.fs.s3a.performance.flags": "mkdir,delete",
 }
-"""Settings for a storage root on S3. Spark's default type of input stream would rely on the length that a file had when
-it was last read. The flags avoid requests that only maintain folders, because S3 has no folders.
+"""Settings for a storage root on S3. Spark's default type of input stream isn't used, because it relies on the length
+that a file had when the file was last read. The flags avoid requests that only maintain folders, because S3 has no
+folders.
 """
 
 SPARKS_OWN = {_MANAGER: f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"}
@@ -100,10 +105,10 @@ _COMPILER = (
     "-XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400 "
     "-XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""Options with which Java's optimizing compiler compiles a method only after four times as many calls as by default.
-The start of a job calls thousands of methods a few thousand times each, and never again. Optimizing these methods would
-take 13 of the 80 seconds of processor time of a short run. Methods that run for every record reach the higher number of
-calls in their first second.
+"""Options that make Java's optimizing compiler wait for four times as many calls as by default before it compiles a
+method. The start of a job calls thousands of methods a few thousand times each, and never again. In a short run, which
+takes 80 seconds of processor time, optimizing these methods would take 13 seconds. A method that runs for every record
+reaches the higher number of calls within a second.
 """
 
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -115,13 +120,13 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """Spark's master: the configured master or, by default, a local master, which retries Spark tasks. The default
-    master uses all cores of this machine (at least 2), or ``cores`` if this is more.
+    """Spark's master. By default, the master is a local one that retries Spark tasks and uses all cores of this
+    machine. The default master has at least 2 cores, and at least ``cores`` cores.
 
     Args:
         master: the configured master, if any.
         cores: how many Spark tasks must be able to run at the same time; 0 for any number. With fewer cores, a lane in
-            real-time mode would never read some of its partitions. Unless ``cores`` is 0, the ``*`` in a configured
+            real-time mode would never read some of its partitions. If ``cores`` isn't 0, the ``*`` in a configured
             ``local[*]`` is replaced by the number of this machine's cores, because Spark itself might count fewer.
 
     Raises:
@@ -138,8 +143,8 @@ def master_of(master: str | None, cores: int = 0) -> str:
 
 
 def conf(settings: Settings) -> dict[str, str]:
-    """Spark's settings, without those for systems and formats: the settings that anabranch itself needs, overridden by
-    the configured settings.
+    """Spark's settings, without the settings for systems and formats. The settings that anabranch itself needs are
+    overridden by the configured settings.
     """
     scheme = urlsplit(settings.storage.root).scheme
     storage = LOCAL_SETTINGS if scheme in _LOCAL else FAR_SETTINGS | (S3_SETTINGS if scheme == _S3 else {})
@@ -156,10 +161,10 @@ def start(settings: Settings, home: str = "", output: Path | None = None, cores:
         cores: see :func:`master_of`.
 
     Raises:
-        AnabranchError: Java is missing or too old, or ends unexpectedly; the packages of a system or a format can't be
-            fetched; or the cluster doesn't accept the application.
-        ConfigError: ``[spark] master`` has too few cores or isn't valid, a reference in ``[spark.conf]`` can't be
-            resolved, or there is no interpreter for Python workers.
+        AnabranchError: Java is missing, is too old, or ends unexpectedly; the packages of a system or a format can't
+            be fetched; or the cluster doesn't accept the application.
+        ConfigError: ``[spark] master`` has too few cores or isn't valid; a reference in ``[spark.conf]`` can't be
+            resolved; or there is no interpreter for Python workers.
         UsageError: the job's folder can't be packed for a cluster.
         UnsupportedSparkError: this Spark lacks something that every job needs.
     """
@@ -223,12 +228,13 @@ def stop(spark: SparkSession) -> None:
 def opened(
     builder: SparkSession.Builder, master: str, packages: str = "", cure: str = "", printed: BinaryIO | None = None
 ) -> SparkSession:
-    """Have PySpark start the session. With a local master, errors other than those below are raised unchanged.
+    """Have PySpark start the session. With a local master, errors that aren't described below are raised unchanged.
 
     Args:
         packages: the Maven packages that Spark fetches, as the error should name them.
         cure: another way to get the packages, which the error suggests.
-        printed: Java's output, whose end the error contains; None if Java's output goes to this process's stderr.
+        printed: Java's output, the end of which is added to the error. None if Java's output goes to this process's
+            stderr.
 
     Raises:
         AnabranchError: the packages can't be fetched, Java ends unexpectedly, or the cluster doesn't accept the
@@ -257,7 +263,7 @@ def opened(
 
 def _java_ended(said: str) -> AnabranchError:
     """The error for a session on this machine whose JVM ended before Spark had started. If the JVM lacks a module that
-    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find the output.
+    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find that output.
     """
     path = java_program.resolve().path
     code, tried = java_program.run(path, f"--add-modules={_INCUBATOR}", "-version")
@@ -274,8 +280,9 @@ def _java_ended(said: str) -> AnabranchError:
 
 
 def for_schemas(settings: Settings, home: str) -> SparkSession:
-    """Start a small session on this machine, even if containers run their sessions on a cluster. The output of its JVM
-    and Python workers isn't shown. If the session doesn't start, the error contains the end of the output.
+    """Start a small session on this machine, even if containers run their sessions on a cluster. The output of the
+    session's JVM and Python workers isn't shown. If the session doesn't start, the error contains the end of that
+    output.
     """
     conf = {name: value for name, value in settings.spark.conf.items() if name not in cluster.OF_THE_PLACE}
     small = settings.spark.model_copy(update={"master": "local[1]", "conf": conf})
@@ -308,13 +315,14 @@ def probed(settings: Settings) -> list[Probe]:
 
 
 def carry(functions: Mapping[int, Any]) -> None:
-    """Make PySpark send functions to Python workers as code rather than by name: a job's functions, and all functions
-    of loaded modules in the same folders. (A job's function may use UDFs from these modules.) Functions of Python's own
-    modules, of installed packages and of anabranch are always sent by name, because workers have these modules.
+    """Make PySpark send certain functions to Python workers as code rather than by name. These are the job's functions,
+    and all functions of loaded modules in the same folders, because a job's function may use UDFs from these modules.
+    Functions of Python's own modules, of installed packages and of anabranch are always sent by name, because workers
+    have these modules.
 
-    Functions in a test module, or in modules next to it, must be sent as code, because workers can't import these
-    modules. If anabranch has started the session on this machine, workers can import the job file. The job file's
-    functions are then left out.
+    The functions of a test, and of modules in the test's folder, must be sent as code, because workers can't import
+    these modules. If anabranch has started the session on this machine, workers can import the job file. In that case,
+    the job file's functions aren't sent as code.
 
     Args:
         functions: the job's functions, by node.
@@ -326,8 +334,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 
 def follow_environment(spark: SparkSession) -> None:
-    """Pass changes that this process makes to its environment variables from now on to Python workers on this machine,
-    for a test or a notebook. Workers of a cluster keep their own environment.
+    """From now on, pass this process's changes of its environment variables to Python workers on this machine. A test
+    or a notebook needs this. Workers of a cluster keep their own environment.
     """
     environment.follow(not cluster.is_under(spark))
 
@@ -335,8 +343,8 @@ def follow_environment(spark: SparkSession) -> None:
 @contextmanager
 def _printing_to(output: Path | None) -> Iterator[BinaryIO | None]:
     """A context for starting processes that write to the file ``output``, even after the context has ended. The context
-    provides a file from which the processes' new output can be read. Without ``output``, the processes use this
-    process's stdout and stderr.
+    provides a file from which the processes' new output can be read. If ``output`` is None, the processes write to
+    this process's stdout and stderr.
     """
     if output is None:
         yield None

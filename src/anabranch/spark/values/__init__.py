@@ -17,10 +17,12 @@ __all__ = ["Reader", "Writer", "reading", "writing"]
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:
     """The reader for a format and the columns that the job's ``read`` declares. ``where`` is the operator's name in
-    error messages. ``read_as`` says, by column name, how to read columns that aren't read as their types imply.
+    error messages. Some columns aren't read in the way that their types imply: ``read_as`` maps such a column's name
+    to the way to read the column.
 
     Raises:
-        GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read that schema.
+        GraphError: the declaration doesn't fit the format or the stream's own schema, or Spark can't read the stream's
+            own schema.
         ParseException: Spark can't parse ``declared``.
     """
     if read_as and format_.name != "json":

@@ -21,8 +21,8 @@ from anabranch.spark.values import codec, way
 __all__ = ["AvroReader", "AvroWriter"]
 
 _READ = "_anabranch_read"
-"""A field that shows whether a value could be read. The field is in every reader's schema, but in no writer's schema.
-So the field has its default if the value could be read; otherwise, the field is null.
+"""The name of a field that shows whether a value could be read. The field is in every reader's schema, but in no
+writer's schema. If the value could be read, the field therefore has its default, true. Otherwise, the field is null.
 """
 
 _ALL = 2**31 - 1
@@ -39,8 +39,8 @@ class AvroReader:
     Attributes:
         schema: the columns to return.
         text: the reader's schema, as JSON.
-        writers: the ids and schemas with which values may have been written. None if values don't begin with ids; the
-            reader's schema then applies to all values.
+        writers: the ids and schemas with which values may have been written. If values don't begin with ids, this is
+            None, and the reader's schema applies to all values.
     """
 
     schema: StructType
@@ -56,7 +56,7 @@ class AvroReader:
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """The same reader for only the declared columns. Raises GraphError as :func:`way.check_declared` does."""
+        """The same reader for only the declared columns. For the errors, see :func:`way.check_declared`."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 
@@ -147,8 +147,8 @@ def columns(schema: str, where: str) -> StructType:
 
 @cache
 def _compared(writer: str, reader: str, names: frozenset[str]) -> tuple[str | None, str]:
-    """The reason why values with the writer's schema can't be read (None if they can), and the schema with which values
-    are checked.
+    """Two items. The first is the reason why values with the writer's schema can't be read, or None if they can be
+    read. The second is the schema with which values are checked.
 
     Args:
         names: the columns that are read.
@@ -163,7 +163,7 @@ def _decoded(value: Column, writer: str, reader: str) -> Column:
 
 
 def _with_mark(schema: str, names: Sequence[str]) -> str:
-    """The schema (as JSON), reduced to the named fields, with the additional field :data:`_READ`."""
+    """The schema as JSON, with only the named fields and the additional field :data:`_READ`."""
     record = avro_schema.cut(json.loads(schema), set(names))
     mark = {"name": _READ, "type": "boolean", "default": True}
     return json.dumps({**record, "fields": [*record["fields"], mark]})

@@ -32,7 +32,7 @@ _READ = {"mode": "FAILFAST"}
 
 def parse_schema(declared: str) -> StructType:
     """The schema for a declaration such as ``"carrier string, delay int"``. Raises ParseException if Spark can't parse
-    it.
+    the declaration.
     """
     schema = StructType.fromDDL(declared)
     assert isinstance(schema, StructType)
@@ -47,17 +47,18 @@ def parse_type(declared: str) -> DataType:
 
 
 def pruned(schema: StructType, only: Set[str] | None) -> StructType:
-    """The schema with only the fields that are in ``only`` (None for all). If no field is in ``only``, the first field
-    is kept, because a value must be parsed to find out whether it is readable."""
+    """The schema with only the fields whose names are in ``only``; all fields if ``only`` is None. If no field is in
+    ``only``, the first field is kept, because a value must be parsed to find out whether it is readable.
+    """
     if only is None:
         return schema
     return StructType([field for field in schema if field.name in only] or schema.fields[:1])
 
 
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
-    """The key bytes of one or several columns. A single string, binary, int or bigint becomes its bytes; anything else
-    becomes a JSON array. If the only column is null, the key is null. If one of several columns is null, its element in
-    the array is ``null``.
+    """The key bytes of one or several columns. If the only column is a string, a binary, an int or a bigint, the key is
+    the column's bytes. Otherwise, the key is a JSON array. If the only column is null, the key is null. If there are
+    several columns, a null column becomes a ``null`` in the array.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -80,8 +81,8 @@ def _element(column: Column) -> Column:
 
 
 def decode_key(key: Column, schema: StructType) -> list[Column]:
-    """The declared key columns, decoded. The columns are null for a key for which :func:`key_fault` is true. (A single
-    string column contains the invalid UTF-8 instead.)
+    """The declared key columns, decoded. If :func:`key_fault` is true for a key, the key's columns are null. (The only
+    exception is a single string column, which then contains the invalid UTF-8.)
     """
     if _is_json(schema):
         parts = _parts(key, schema)

@@ -24,10 +24,10 @@ from anabranch.spark.values import Reader, codec, meta_column
 
 _BLOCK = 1000
 _MARKS = 30
-"""The number of bits in a batch's mask of unreadable records. Each bit stands for some blocks of offsets, and is set if
-any of these blocks contains an unreadable record. Blocks whose bit is set are read once more to find these records. The
-mask costs almost nothing per row. The next higher bits of the same integer are a second mask, which marks blocks with
-null keys.
+"""The number of bits in a batch's mask of unreadable records. Each bit stands for some blocks of offsets. A bit is set
+if any of the bit's blocks contains an unreadable record. To find these records, the blocks are read once more. The mask
+costs almost nothing per row. The next higher bits of the same integer are a second mask, which marks blocks with null
+keys.
 """
 
 FAULTS = ("value", "key", "null_time", "time")
@@ -44,9 +44,9 @@ _REASON = "_anabranch_reason"
 _MARKED = "marked"
 
 PLAUSIBLE = ("1900-01-01", 24 * 3600 * 1000)
-"""The range of accepted event times, if a ``read`` doesn't declare a range. The first item is the earliest day. The
-second is the number of milliseconds by which an event time may be later than the end of the day on which the batch is
-planned.
+"""The range of accepted event times, for a ``read`` that doesn't declare a range. The first item is the earliest day.
+The second item is a number of milliseconds. An event time may be later than the end of the day on which the batch is
+planned, but by no more than this number.
 """
 
 
@@ -58,7 +58,8 @@ class RecordDecoding:
         node: the ``read``.
         reader: decodes the needed columns of values.
         key: the declared columns of the key; None if no key is declared.
-        keyed: whether to observe where null keys are, because a stateful operator doesn't accept their records.
+        keyed: whether to observe which blocks have null keys. A stateful operator doesn't accept records with null
+            keys.
     """
 
     node: Node
@@ -78,9 +79,9 @@ class RecordDecoding:
         return str(self.node.args.get("event_time", ""))
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
-        """The records with their decoded values instead of the values' bytes, and with columns that say whether the
-        value and the key are faulty. (Spark copies all columns of a DataFrame that it observes, so the bytes are
-        dropped.)
+        """The records, with two changes. The decoded values replace the values' bytes, and additional columns say
+        whether the value and the key are faulty. (Spark copies all columns of a DataFrame that it observes. So the
+        bytes are dropped.)
 
         Args:
             raw: the records of the source. Columns other than ``value`` are kept.
@@ -106,8 +107,8 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The conditions for the faults that a record of this source can have, by the fault's name, in the order of
-        :data:`FAULTS`. The conditions use columns that :meth:`opened` returns.
+        """The conditions for the faults that a record of this source can have. The keys are the faults' names, in the
+        order of :data:`FAULTS`. The conditions use columns that :meth:`opened` returns.
 
         Args:
             today: the day on which the batch was planned. If the current day were used instead, records could have
@@ -119,7 +120,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault. Needs records that were opened with ``explains``."""
+        """The error text for each fault. The texts need records that :meth:`opened` returned with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:
@@ -150,7 +151,7 @@ class RecordDecoding:
 
     def measures(self, partitions: Iterable[int], timed: bool, today: Column | None = None) -> list[Column]:
         """The observations to make about a batch: its :class:`Marks` and, if ``timed`` is true, the greatest plausible
-        event time of each partition. For ``today``, see :meth:`faults`; None stands for the current day.
+        event time of each partition. For ``today``, see :meth:`faults`; the default is the current day.
         """
         today = F.current_date() if today is None else today
         faults = self.faults(today).values()
@@ -179,12 +180,12 @@ class RecordDecoding:
         """The rows of the readable records: the columns of the value, then those of the key, then the hidden column.
 
         Args:
-            opened: the result of :meth:`opened`, made with ``explains`` if ``fail`` is true. It must have all columns
-                that :func:`meta_column.of_record` needs.
+            opened: the result of :meth:`opened`, which must have all columns that :func:`meta_column.of_record` needs.
+                If ``fail`` is true, the result must have been made with ``explains``.
             task: the number of the record's task at factor 1.
             stream: the stream's name, for the error.
             fail: whether an unreadable record fails the lane. If not, unreadable records are left out.
-            bucket: the bucket of the virtual task that gets the record, for broadcast records; None for others.
+            bucket: for a broadcast record, the bucket of the virtual task that gets the record; None for other records.
             source: the number of the source; the node's id by default.
             today: the day on which the batch was planned; the current day by default.
         """
@@ -207,8 +208,8 @@ class RecordDecoding:
         return opened.where(F.col("value").isNull() | good).select(*raw.columns)
 
     def faulty(self, raw: DataFrame, number: int, today: Column) -> DataFrame:
-        """The unreadable records of the source ``number``. For each record: this number, the record's partition and
-        offset, the fault's name, and the error text.
+        """The unreadable records of the source ``number``. Each row has the number of the source, the record's
+        partition and offset, the fault's name, and the error text.
         """
         opened, reasons = self.opened(raw, explains=True), self._reasons()
         faults = self.faults(today)
@@ -291,8 +292,12 @@ def _failing(node: Node, stream: str, reason: Column) -> Column:
 
 
 def of_graph(node: Node, format_: Format, keyed: bool) -> RecordDecoding:
-    """The decoding for a ``read``. Raises GraphError if the declarations of the ``read`` don't fit the stream's format,
-    and Spark's ParseException if they can't be parsed."""
+    """The decoding for a ``read``.
+
+    Raises:
+        GraphError: the declarations of the ``read`` don't fit the stream's format.
+        ParseException: Spark can't parse the declarations.
+    """
     key = node.args.get("key")
     return RecordDecoding(
         node=node,

@@ -16,14 +16,14 @@ END = "end"
 
 def of_record(task: Column, source: int, bucket: Column | None = None) -> Column:
     """The hidden column for a record, made from the arguments and from the columns ``partition``, ``offset``, ``key``,
-    ``headers`` and ``timestamp``. (A later operator makes the offset negative in rows that it can't trace to a single
-    record.)
+    ``headers`` and ``timestamp``. (If a later operator can't trace a row to a single record, the operator makes the
+    row's offset negative.)
 
     Args:
         task: the number of the record's task at factor 1.
         source: the number of the lane's source from which the record comes.
-        bucket: the bucket of the virtual task to which a broadcast record goes. If this is None, or null in a row, the
-            record goes to the bucket of its key.
+        bucket: the bucket of the virtual task to which a broadcast record goes. If ``bucket`` is None, or is null in a
+            row, the record goes to the bucket of the record's key.
     """
     return F.struct(
         task.cast("int").alias("task"),
@@ -41,8 +41,8 @@ def of_result(task: Column, key: Column) -> Column:
     """The hidden column for a row of a stateful operator. Such a row comes from a state partition, not from a single
     record: the column's partition is the state partition, the source is -1, and the offset is 0.
 
-    The timestamp is null until the row is written. (If it were the batch's time, Spark would compile the query's code
-    again for each batch.)
+    The timestamp is null until the row is written. (If the timestamp were the batch's time, Spark would compile the
+    query's code again for each batch.)
 
     Args:
         task: the number of the row's task at factor 1.

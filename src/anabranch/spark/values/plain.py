@@ -39,8 +39,8 @@ READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
     "nan-is-null": (FloatType, DoubleType),
     "json": (StringType,),
 }
-"""The values of ``read_as=``, and the types of columns to which each applies. With ``read_as=``, a JSON column is read
-differently from what its type implies.
+"""The values of ``read_as=`` and, for each value, the column types for which the value is allowed. ``read_as=`` says
+how to read a JSON column that isn't read as its type implies.
 """
 
 _SIMPLE: tuple[type[DataType], ...] = (
@@ -60,8 +60,8 @@ class JsonReader:
     """Reads JSON objects strictly by a declared schema; see docs/reference/values.md.
 
     Attributes:
-        declared: the declared columns, all of which are checked.
-        schema: the columns that the rows have: all declared columns, or only those that are needed.
+        declared: the declared columns. All of them are checked.
+        schema: the columns that the rows have: either all declared columns, or only the columns that are needed.
         read_as: for each column that isn't read as its type implies, one of :data:`READ_AS`.
     """
 

@@ -60,7 +60,7 @@ class ProtobufReader:
         return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
-        """The same reader for only the declared columns. Raises GraphError as :func:`way.check_declared` does."""
+        """The same reader for only the declared columns. For the errors, see :func:`way.check_declared`."""
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
         return replace(self, schema=codec.nullable(declared))
 
@@ -97,8 +97,8 @@ def _files(format_: Format) -> bytes:
 
 
 def _message(format_: Format, where: str) -> Descriptor:
-    """The message type that the settings name. The settings can contain the type's full name or, if no other type's
-    name ends with the same parts, only the last parts of this name.
+    """The message type that the settings name. The settings can contain the type's full name. They can also contain
+    only the last parts of the full name, unless another type's name ends with the same parts.
     """
     cure = "make the schema file by protoc --include_imports --descriptor_set_out, and name one of its messages"
     pool = descriptor_pool.DescriptorPool()
@@ -147,8 +147,8 @@ def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> T.Struc
 
 
 def _insisting(message: Descriptor, columns: T.StructType) -> T.StructType:
-    """The columns of a message that is written. The column of a field without presence isn't nullable, because null
-    would be read as the default value of the field's type.
+    """The columns of a message that is written. If a field has no presence, the field's column isn't nullable. A reader
+    would read null in such a field as the default value of the field's type.
     """
     absent = {f.name for f in message.fields if f.is_repeated or (f.has_presence and not f.is_required)}
     return T.StructType([T.StructField(each.name, each.dataType, each.name in absent) for each in columns])

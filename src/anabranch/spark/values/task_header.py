@@ -21,11 +21,11 @@ class TaskNames:
     """The names of a lane's tasks.
 
     Attributes:
-        by_number: a name for each number that a task can have at factor 1. If the lane has only one task with each
-            number, the names are full names, such as ``Partition_3`` or ``Partition_3-1-8``. If the lane has several,
-            which differ in their buckets, the names lack the bucket, such as ``Partition_3``.
-        factor: 1 if ``by_number`` has full names. Otherwise, the lane's factor: a row's bucket is then needed as well
-            to determine the row's task.
+        by_number: a name for each number that a task can have at factor 1. If each number belongs to only one of the
+            lane's tasks, the names are full names, such as ``Partition_3`` or ``Partition_3-1-8``. If a number belongs
+            to several tasks, which differ in their buckets, the names lack the bucket, such as ``Partition_3``.
+        factor: 1 if ``by_number`` has full names. If the names lack the bucket, the lane's factor, because a row's task
+            then depends on the row's bucket as well.
     """
 
     by_number: dict[int, str]
@@ -42,7 +42,7 @@ class TaskNames:
 
 
 def of_lane(lane: Lane) -> TaskNames:
-    """The names of a lane's tasks. Raises ConfigError if a user's grouper has named the tasks, and some of them differ
+    """The names of a lane's tasks. Raises ConfigError if a user's grouper has named the tasks, and some tasks differ
     only in their buckets.
     """
     if len(lane.tasks) == len(lane.bases):

@@ -20,8 +20,8 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> StructType | None:
-        """The row's columns, which are fields of the opened column. None if the row has only one column: the opened
-        column itself, named ``value``.
+        """The row's columns, which are fields of the opened column. If the row has only one column, this is None. The
+        row's column is then the opened column itself, with the name ``value``.
         """
         ...
 
@@ -58,7 +58,9 @@ def _same(one: DataType, other: DataType) -> bool:
 
 
 def check_declared(declared: StructType, held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if a stream's schema ``held`` lacks a column of ``declared``, or has it with another type."""
+    """Raises GraphError if a stream's schema ``held`` lacks a column of ``declared``, or has a column of the same name
+    with another type.
+    """
     known = {field.name: field.dataType for field in held}
     for field in declared:
         if field.name not in known:
@@ -75,8 +77,8 @@ def check_declared(declared: StructType, held: StructType, where: str, what: str
 
 
 def check_written(frame: DataFrame, names: Sequence[str], held: StructType, where: str, what: str) -> None:
-    """Raises GraphError if a stream's schema lacks a column to write, has it with another type, or requires a column
-    that isn't written.
+    """Raises GraphError if the columns to write don't fit a stream's schema ``held``. This is the case if ``held``
+    lacks one of the columns, has one of them with another type, or requires a column that isn't written.
     """
     known = {field.name: field for field in held}
     types = {field.name: field.dataType for field in frame.schema}

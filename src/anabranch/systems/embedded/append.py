@@ -30,8 +30,8 @@ class Appender:
     """Adds records to one stream. As with Kafka's default partitioner, the key determines the partition. Records with
     null keys are distributed round-robin. Not thread-safe.
 
-    Each batch is published before ``append`` returns, partition by partition, not in one transaction. Close the
-    appender, or use it in ``with``; otherwise, its markers stay in the manifests forever.
+    ``append`` publishes a batch partition by partition, not in one transaction, before it returns. Close the appender,
+    or use it in ``with``. Otherwise, the appender's markers stay in the manifests forever.
     """
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -45,9 +45,11 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return its number of records. If not all records
-        could be written, raises PartlyWrittenError. Possible reasons are a full or faulty disk, and a damaged or locked
-        file of the log.
+        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return the batch's number of records.
+
+        Raises:
+            PartlyWrittenError: not all records could be written, for example because a disk is full or faulty, or
+                because a file of the log is damaged or locked.
         """
         if not batch.num_rows:
             return 0
@@ -89,8 +91,8 @@ class Appender:
         return int(batch.num_rows)
 
     def _is_added(self, number: int) -> bool | None:
-        """Whether a partition contains its part of the current batch. Used after an error that leaves this open. None
-        if the partition can't be read.
+        """Whether a partition contains its part of the current batch. This method is called after an error that may
+        have occurred before or after the part was published. If the partition can't be read, the result is None.
         """
         try:
             return self._writer.known_batch(self._stream, number) >= self._batch
@@ -98,7 +100,7 @@ class Appender:
             return None
 
     def _segments(self, pieces: Mapping[int, pa.RecordBatch]) -> dict[int, SegmentRef]:
-        """Write a durable segment for each partition. If one of them can't be written, remove all of them."""
+        """Write a durable segment for each partition. If a segment can't be written, remove all of the segments."""
         writers: list[SegmentWriter] = []
         refs: dict[int, SegmentRef] = {}
         try:
@@ -113,8 +115,9 @@ class Appender:
         return refs
 
     def close(self) -> None:
-        """Mark this producer's lane as closed in the stream, if it has added records. A partition that was locked or
-        damaged at the last :meth:`append` is left out, because waiting for the same lock again would only take time.
+        """If this producer has added records, mark the producer's lane as closed in the stream. A partition that was
+        locked or damaged at the last :meth:`append` is left out, because waiting again for the same lock would only
+        take time.
         """
         if self._batch == NOTHING:
             return

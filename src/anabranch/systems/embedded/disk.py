@@ -28,9 +28,9 @@ __all__ = [
 ]
 
 LOCKED_OUT_SECONDS = 60.0
-"""After how many seconds without the lock :func:`exclusive` and :func:`shared` fail. Processes hold a lock for well
-below a second, and for some seconds on a slow disk. Only two kinds of processes hold a lock for longer: a frozen
-process, and a process that creates or expands a stream with thousands of partitions.
+"""How many seconds :func:`exclusive` and :func:`shared` wait for a lock before they fail. Processes normally hold a
+lock for well below a second, or for some seconds on a slow disk. Only two kinds of processes hold a lock for longer: a
+frozen process, and a process that creates or expands a stream with thousands of partitions.
 """
 
 _TEMPORARY = ".tmp"
@@ -96,11 +96,11 @@ def check_link(folder: str) -> None:
 
 @contextmanager
 def exclusive(path: str, what: str) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path`` inside ``with``. Waits until all other holders have released it. The
-    operating system releases the lock of a process that dies.
+    """Hold an exclusive lock on the file ``path`` inside ``with``. Waits until all other processes have released their
+    locks on the file. When a process dies, the operating system releases the process's lock.
 
     Args:
-        what: what can't be done without the lock; the beginning of the error.
+        what: the beginning of the error's text, which says what can't be done without the lock.
 
     Raises:
         LogError: other processes have held the lock for ``LOCKED_OUT_SECONDS``.
@@ -113,8 +113,10 @@ def exclusive(path: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def shared(path: str, what: str) -> Iterator[None]:
-    """Hold a shared lock on the file ``path`` inside ``with``; other processes can hold one at the same time. Waits
-    until no process holds an exclusive lock on the file. For ``what`` and errors, see :func:`exclusive`."""
+    """Hold a shared lock on the file ``path`` inside ``with``. Other processes can hold shared locks on the file at the
+    same time. Waits until no process holds an exclusive lock on the file. For ``what`` and errors, see
+    :func:`exclusive`.
+    """
     with _opened(path) as descriptor:
         if not _acquired(descriptor, fcntl.LOCK_SH, LOCKED_OUT_SECONDS):
             raise locked_out(path, LOCKED_OUT_SECONDS, what)
@@ -123,15 +125,15 @@ def shared(path: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def try_exclusive(path: str, seconds: float) -> Iterator[bool]:
-    """Try for ``seconds`` to get an exclusive lock on the file ``path``. Yields whether this succeeded; if so, the lock
-    is held inside ``with``.
+    """Try for ``seconds`` to get an exclusive lock on the file ``path``. Yields True if the lock is held inside
+    ``with``, and False if this process didn't get the lock.
     """
     with _opened(path) as descriptor:
         yield _acquired(descriptor, fcntl.LOCK_EX, seconds)
 
 
 def locked_out(path: str, seconds: float, what: str) -> LogError:
-    """The error for a lock that other processes have held for ``seconds``. For ``what``, see :func:`exclusive`."""
+    """The error if other processes have held a lock for ``seconds``. For ``what``, see :func:`exclusive`."""
     return LogError(
         f"{what}: other processes have held the lock {path} for {seconds:.0f} s",
         f"find them with `fuser {path}`: if one is frozen, let it go on, or end it; if it creates or expands a stream "
@@ -140,8 +142,8 @@ def locked_out(path: str, seconds: float, what: str) -> LogError:
 
 
 def _acquired(descriptor: int, kind: int, seconds: float) -> bool:
-    """Try for ``seconds`` to get a lock of a kind. Returns whether this succeeded. The last attempt always comes after
-    this time, even if this process was suspended meanwhile.
+    """Try for ``seconds`` to get a lock of a kind. Returns whether this process has the lock. The last attempt always
+    comes after ``seconds`` have passed, even if this process was suspended during that time.
     """
     until = time.monotonic() + seconds
     while True:

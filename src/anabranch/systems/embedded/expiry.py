@@ -24,22 +24,23 @@ _EVERY = 30.0
 """The shortest time, in seconds, between two checks of a partition by the same process."""
 _LOOK_SECONDS = 0.5
 _PURGE_SECONDS = 2.0
-"""The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`, because a lane or the coordinator waits
-for them. The remaining entries are deleted later."""
+"""The time limits, in seconds, of :meth:`Expiry.look` and :meth:`Expiry.purge`. The limits are short, because a lane or
+the coordinator waits for these methods. Later calls delete the remaining entries."""
 _LOCKED_OUT_SECONDS = 30.0
-"""After how many seconds without the lock :meth:`Expiry.expire` fails. Processes that share the lock to add entries
-hold it for only milliseconds each.
+"""How many seconds :meth:`Expiry.expire` waits for a partition's lock before it fails. The processes that add entries
+share this lock, and each of them holds it for only milliseconds.
 """
 _TURN_SECONDS = 0.01
-"""How long a partition stays unlocked between two deletions. Processes that wait to add entries try to get the lock
-several times in this time."""
+"""How long a partition stays unlocked between two deletions. During that time, processes that wait to add entries can
+try several times to get the lock."""
 
 log = logs.get_logger()
 
 
 class Expiry:
     """Deletes records of the streams under a root, and finds out how many records the readers of a stream still have to
-    read. Thread-safe. ``now`` returns the current time in Unix milliseconds, from which the age of records is computed.
+    read. Thread-safe. ``now`` returns the current time in Unix milliseconds, which is needed to compute the age of
+    records.
     """
 
     def __init__(self, root: str, now: Callable[[], int], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -50,9 +51,9 @@ class Expiry:
         self._told = LastTold()
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """Delete those entries of a partition that the stream's retention doesn't keep, except the last entry and
-        entries that jobs still have to read. Takes about half a second at most. Does nothing if the stream has no
-        retention, or if this object has checked the partition in the last 30 seconds.
+        """Delete the entries of a partition that the stream's retention doesn't keep. The last entry and entries that
+        jobs still have to read aren't deleted. This method takes about half a second at most. It does nothing if the
+        stream has no retention, or if this object has checked the partition in the last 30 seconds.
 
         This method is called after a write, and must not make the write fail. So errors of the log or the disk are only
         logged.
@@ -82,24 +83,24 @@ class Expiry:
                 )
 
     def expire(self, info: StreamInfo, tails: Mapping[int, Tail], *, past_readers: bool) -> int:
-        """Delete the entries whose records a stream's retention doesn't keep, except the last entry of each partition
-        and entries that jobs still have to read. Returns the number of deleted records.
+        """Delete the entries whose records a stream's retention doesn't keep. The last entry of each partition isn't
+        deleted, and neither are entries that jobs still have to read. Returns the number of deleted records.
 
         Args:
             info: the stream.
-            tails: the current tails of the partitions in which to delete entries, by partition.
+            tails: the partitions in which to delete entries, and the current tail of each of these partitions.
             past_readers: whether to delete even the entries that jobs still have to read.
 
         Raises:
-            LogError: a file is damaged, or can't be deleted; or other processes have held a partition's lock for half a
+            LogError: a file is damaged or can't be deleted, or other processes have held a partition's lock for half a
                 minute.
         """
         limits = {} if past_readers else {number: self._limit(info.name, number) for number in tails}
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """How many records each reader of a stream still has to read, and how many records stay for this reader
-        although the retention no longer keeps them. Raises LogError if a file is damaged.
+        """For each reader of a stream, how many records the reader still has to read. Also, how many records are kept
+        only for this reader, because the retention no longer keeps them. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, lambda: info.partitions).all()
@@ -117,9 +118,10 @@ class Expiry:
         ]
 
     def purge(self, info: StreamInfo, tails: Mapping[int, Tail], before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before the partition's offset in ``before``, except a partition's
-        last entry. Stops after about two seconds, even if more entries could be deleted. Returns the number of deleted
-        records. Raises what :meth:`expire` raises.
+        """Delete entries of the partitions in ``before``. An entry is deleted if all of its records come before the
+        offset that ``before`` has for the partition. A partition's last entry isn't deleted. This method stops after
+        about two seconds, even if more entries could be deleted. Returns the number of deleted records. For the errors,
+        see :meth:`expire`.
         """
         until = self._monotonic() + _PURGE_SECONDS
         return self._delete(info, tails, lambda number: lambda _: trimming.before(before[number]), until)
@@ -147,13 +149,13 @@ class Expiry:
         return lambda of: trimming.expired(of, retention, self._now())
 
     def _limit(self, stream: str, number: int) -> _Limit:
-        """A function that returns the lowest offset that readers still have to read; None if there are no readers. Call
-        the function only while the partition is locked."""
+        """A function that returns the lowest offset that readers still have to read. If there are no readers, the
+        function returns None. Call the function only while the partition is locked."""
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """For each of a partition's entries that the retention doesn't keep, oldest first: the offset after the entry,
-        and the entry's number of records. The partition's last entry isn't included.
+        """The entries of a partition that the retention doesn't keep, oldest first. Each item has the offset after the
+        entry, and the entry's number of records. The partition's last entry isn't included.
         """
         of = self._partition(info.name, number, tail)
         due, found = trimming.expired(of, info.retention, self._now()), []

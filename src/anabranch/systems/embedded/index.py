@@ -40,7 +40,7 @@ class PartitionIndex:
         self._hint = 0
 
     def slices(self, first: int, end: int) -> list[Slice]:
-        """The pieces with the records ``first`` to ``end - 1``. Raises LogError if any are missing."""
+        """The pieces with the records ``first`` to ``end - 1``. Raises LogError if any of these records is missing."""
         if not 0 <= first <= end:
             raise LogError(
                 f"{self._where}: there are no offsets from {first} to {end}", "this is a fault of the caller"
@@ -78,8 +78,8 @@ class PartitionIndex:
         return start.read(start.of_manifest(self._manifest))
 
     def _holder_of(self, offset: int, oldest: int) -> int:
-        """The number of the first entry, from number ``oldest`` on, that ends after ``offset``. If none does, one past
-        the last entry's number."""
+        """The number of the first entry that ends after ``offset``, among the entries from number ``oldest`` on. If no
+        entry ends after ``offset``, the result is one more than the last entry's number."""
         low = self._hint if self._hint >= oldest and self._ends_before(self._hint, offset) else oldest - 1
         step = 1
         while self._ends_before(low + step, offset):

@@ -37,8 +37,8 @@ _PARTITION = re.compile(r"0|[1-9][0-9]*")
 
 
 class StreamInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The content of ``stream.json``. ``id`` distinguishes the stream from an earlier one of the same name, whose
-    offsets mean nothing in this stream."""
+    """The content of ``stream.json``. ``id`` distinguishes the stream from an earlier stream of the same name. Offsets
+    of the earlier stream mean nothing in this stream."""
 
     id: str
     name: str

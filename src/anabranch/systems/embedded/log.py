@@ -42,7 +42,8 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one. If the process is killed halfway, the stream doesn't exist.
+        """Create a stream, or return the existing one. If the process is killed before the end of this call, the
+        stream doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another number of partitions.
@@ -53,9 +54,9 @@ class Log:
         return self._streams.create(stream, partitions)
 
     def expand(self, stream: str, partitions: int) -> StreamInfo:
-        """Raise a stream's partition count, and return the stream's new description. Other processes see all new
-        partitions or none. Lanes that are fenced or closed in the old partitions are fenced or closed in the new ones,
-        too. Raises UsageError if the new count isn't a multiple of the current one.
+        """Raise a stream's partition count, and return the stream's new description. Other processes see either all new
+        partitions or none of them. If a lane is fenced or closed in the old partitions, it is also fenced or closed in
+        the new partitions. Raises UsageError if the new count isn't a multiple of the current count.
         """
         return self._streams.expand(stream, partitions)
 
@@ -78,8 +79,8 @@ class Log:
         return self._expiry.lags(self.describe(stream), self.ends(stream))
 
     def purge(self, stream: str, before: Mapping[int, int]) -> int:
-        """Delete the entries whose records all come before the partition's offset in ``before``, and return the number
-        of deleted records; see :meth:`Expiry.purge`.
+        """Delete the entries whose records all come before the offset that ``before`` has for the entry's partition.
+        Returns the number of deleted records. See :meth:`Expiry.purge`.
         """
         return self._expiry.purge(self.describe(stream), self.ends(stream, before), before)
 
@@ -88,32 +89,36 @@ class Log:
         return self._streams.names()
 
     def describe(self, stream: str) -> StreamInfo:
-        """The current content of ``stream.json``. Costs one ``stat`` call if the file hasn't changed since the last
-        call. If there is no such stream, raises NotFoundError, which suggests a similar name if there is one. If the
-        file is missing, but the stream has been written to, raises LogError.
+        """The current content of ``stream.json``. If the file hasn't changed since the last call, the call costs one
+        ``stat``.
+
+        Raises:
+            NotFoundError: there is no such stream. If a stream has a similar name, the error suggests it.
+            LogError: the file is missing, but the stream has been written to.
         """
         return self._streams.describe(stream)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, Start]:
-        """Where the given partitions of a stream begin (by default, all partitions). Raises what :func:`start.read`
-        raises."""
+        """Where partitions of a stream begin. If ``partitions`` is None, the result has all partitions. For the errors,
+        see :func:`start.read`."""
         numbers = range(self.describe(stream).partitions) if partitions is None else partitions
         return {number: start.read(layout.start_path(self._root, stream, number)) for number in numbers}
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, known: Mapping[int, Tail] | None = None
     ) -> dict[int, Tail]:
-        """The current tails of a stream's partitions, by partition. They are durable: no power cut can undo them.
+        """The current tails of a stream's partitions, by partition. The tails are durable: a power cut can't undo them.
 
         Args:
             stream: the stream's name.
             partitions: the partitions to look up; all by default.
-            known: earlier tails of some partitions. For these partitions, only later entries are looked up, which costs
-                two ``stat`` calls if there are none. For the others, the manifest folder is listed.
+            known: earlier tails of some partitions. For these partitions, only later entries are looked up. If there
+                are no later entries, this takes two ``stat`` calls. For all other partitions, the manifest folder is
+                listed.
 
         Raises:
-            LogError: a ``known`` tail belongs to an earlier stream of the same name, or a manifest is missing, empty,
-                or has a hole.
+            LogError: a ``known`` tail belongs to an earlier stream of the same name; or a manifest is missing, is
+                empty, or has a hole.
         """
         info = self.describe(stream)
         tails: dict[int, Tail] = {}
@@ -161,8 +166,8 @@ class Log:
     def extend(
         self, stream: str, number: int, tail: Tail | None, decide: Callable[[Tail], Entry | None]
     ) -> tuple[Tail, bool]:
-        """Add an entry to a partition; see :func:`partition.extend`. If an entry was added, delete records that the
-        retention doesn't keep; see :meth:`Expiry.look`. Without ``tail``, the current tail is looked up first."""
+        """Add an entry to a partition, as :func:`partition.extend` does. If an entry was added, delete records that the
+        retention doesn't keep, as :meth:`Expiry.look` does. If ``tail`` is None, first look up the current tail."""
         info = self.describe(stream)
         if tail is None:
             tail = self._streams.tail(info, self._checked(info, number))

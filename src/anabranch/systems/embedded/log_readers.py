@@ -38,9 +38,9 @@ class LogReaders:
         """Register a job as a reader of a stream by calling ``hold``.
 
         Raises:
-            LogError: ``hold`` has failed. But if this process has no right to write to the stream's folder, and the
-                stream has no retention, only a warning is logged. (Without a retention, no unread records can be
-                deleted.)
+            LogError: ``hold`` has failed. There is one exception: if the stream has no retention, and this process has
+                no right to write to the stream's folder, only a warning is logged. (Without a retention, unread records
+                can't be deleted.)
         """
         try:
             hold(self._log.readers(stream))

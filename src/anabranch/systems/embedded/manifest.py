@@ -25,8 +25,8 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""How many closed lanes ``writers`` keeps. Of lanes that were closed earlier, only the highest epoch of each job is
-kept (``floors``)."""
+"""For how many closed lanes ``writers`` keeps a marker: the lanes that were closed most recently. For all other closed
+lanes of a job, ``floors`` keeps only the highest epoch."""
 
 NOTHING = -1
 """The batch number of a lane that has published no batch."""
@@ -34,7 +34,7 @@ NOTHING = -1
 
 class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
     """A partition's marker of a lane: the lane's highest batch and epoch, whether the lane is closed, and how many
-    records it has written to the partition.
+    records the lane has written to the partition.
     """
 
     job: str
@@ -45,7 +45,7 @@ class WriterMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """A file with records of an entry. ``file`` is its name in the partition's ``segments`` folder."""
+    """A file with records of an entry. ``file`` is the file's name in the partition's ``segments`` folder."""
 
     file: str
     rows: int
@@ -54,24 +54,25 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a partition's history. Its rows have consecutive offsets from ``base``, in the order of its segments.
+    """One step of a partition's history. The entry's rows have consecutive offsets from ``base``, in the order of
+    ``segments``.
 
     Attributes:
         sequence: the entry's number in the partition, counted from 0.
-        kind: ``create`` if the entry prepares a new partition, ``data`` if it contains a batch of a lane, ``fence`` or
-            ``close`` if a lane was fenced or closed.
-        base: the offset of the entry's first row; if the entry has no rows, of the next row.
-        lane: the lane that has caused the entry; empty for ``create``. ``job``, ``batch`` and ``epoch`` are those of
-            the lane's new marker.
+        kind: ``create`` if the entry prepares a new partition, ``data`` if it contains a batch of a lane, ``fence`` if
+            a lane was fenced, or ``close`` if a lane was closed.
+        base: the offset of the entry's first row. If the entry has no rows, the offset of the next row.
+        lane: the lane that has caused the entry; empty for ``create``. ``job``, ``batch`` and ``epoch`` have the values
+            of the lane's new marker.
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
-        writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes, the least recently
-            updated first. So a partition's last entry shows the last batch that each of these lanes has published in
-            the partition.
+        writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes. The least recently
+            updated marker comes first. So a partition's last entry shows the last batch that each of these lanes has
+            published in the partition.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
-        total: the number of bytes in the segments of this entry and of all entries before it, even deleted ones. None
-            if this entry was written by an older anabranch, which didn't store totals. Totals are then counted from 0
-            again after this entry.
+        total: the number of bytes in the segments of this entry and of all earlier entries, including deleted entries.
+            None if this entry was written by an older anabranch, which didn't store totals. The next entry then counts
+            its total from 0 again.
     """
 
     version: int = layout.FORMAT_VERSION
@@ -151,8 +152,8 @@ def successor(
     segments: Sequence[Segment] = (),
     control: dict[str, Any] | None = None,
 ) -> Entry:
-    """The next entry of a partition, with ``segments``, and with ``mark`` as the marker of ``lane``. ``at`` is the time
-    of the entry, in Unix milliseconds.
+    """The next entry of a partition. It contains ``segments``, and ``mark`` as the marker of ``lane``. ``at`` is the
+    time of the entry, in Unix milliseconds.
     """
     writers, floors = _pruned({**{k: v for k, v in tail.writers.items() if k != lane}, lane: mark}, tail.floors)
     return Entry(
@@ -174,11 +175,11 @@ def successor(
 
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
-    """The next entry for a new partition. With this entry, lanes that are fenced or closed in the stream's other
-    partitions are fenced or closed in the new partition, too.
+    """The next entry for a new partition. If a lane is fenced or closed in any of the stream's other partitions, this
+    entry makes it fenced or closed in the new partition, too.
 
     For each lane, the entry has the highest epoch that the lane has in any of the partitions. The lane's batch and rows
-    are those of its marker in the new partition; without such a marker, the lane has no batch there.
+    come from the lane's marker in the new partition. If there is no such marker, the lane has no batch there.
 
     Args:
         into: the new partition's tail.
@@ -215,8 +216,8 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """``writers`` with only the :data:`CLOSED_KEPT` most recently updated markers of closed lanes, and ``floors``
-    raised to the epochs of the other closed lanes."""
+    """``writers`` and ``floors`` without most closed lanes. Only the :data:`CLOSED_KEPT` most recently updated markers
+    of closed lanes stay in ``writers``. The floors are raised to the epochs of the other closed lanes."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)
