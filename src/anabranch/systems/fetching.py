@@ -13,7 +13,7 @@ from anabranch.systems.contract import Records, System
 __all__ = ["NEAR", "fetch"]
 
 NEAR = 1000
-"""If two requested offsets are at most this far apart, the records between them are read, too."""
+"""If two requested offsets differ by at most this number, the records between these offsets are read, too."""
 
 
 def fetch(system: System, stream: str, partition: int, offsets: Sequence[int]) -> Iterator[Records]:

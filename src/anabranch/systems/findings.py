@@ -15,7 +15,7 @@ class StreamFault:
 
     Attributes:
         path: the damaged file or folder.
-        problem: what is wrong: the rest of a sentence that begins with the path.
+        problem: what is wrong, as the rest of a sentence that begins with the path.
         lost: what can't be read because of the problem.
     """
 
@@ -32,7 +32,7 @@ class OpenTransaction:
         offset: the offset of the transaction's first record in the partition.
         behind: how many offsets of the partition can't be read because of the transaction.
         since: when the transaction's first record in the partition was written, in seconds since 1970; None if unknown.
-        producer: who began the transaction: the rest of a sentence that begins with "a transaction of".
+        producer: who began the transaction, as the rest of a sentence that begins with "a transaction of".
         cure: how to end the transaction.
     """
 
@@ -44,5 +44,5 @@ class OpenTransaction:
 
 
 JavaClasses = Callable[[str], Any]
-"""Finds a class of the Java process in which Spark runs, by its full name. This includes the classes of the jars that
-:meth:`System.session_needs` names."""
+"""A function that gets the full name of a Java class, and finds this class in the Java process in which Spark runs. The
+function also finds classes in the jars that :meth:`System.session_needs` names."""

@@ -1,8 +1,8 @@
 """Packs a record's headers into one JSON string before the record goes through Spark, and unpacks them afterwards.
 
 If headers weren't packed, Spark would take 5 to 20 times as long to send rows to Python. After every row, Spark
-measures the size of the Arrow batch so far. To measure a column that contains structs, it goes through all rows of the
-batch again.
+measures the size of the Arrow batch so far. If a column contains structs, Spark goes through all rows of the batch
+again to measure this column.
 """
 
 from __future__ import annotations

@@ -36,13 +36,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     - otherwise, everything that a Spark task has written to a partition of a stream.
 
     Attributes:
-        stream: the stream's name; for a slot, the first stream that was written; for a table, the output's name.
-        partition: the partition's number; -1 for a slot; for a table, the part's number in the Spark task.
-        slot: the slot's number; the Spark task's number if the publisher isn't ``slotted``.
-        rows: the number of records. For a table, the first part has the Spark task's number of rows, and the others
-            have 0.
-        ref: tells the publisher what the driver must publish; empty if the worker has published it.
-        total: how many records the slot has ever written; 0 if the publisher isn't ``slotted``.
+        stream: the name of the stream. For a slot, the name of the first stream that was written. For a table, the
+            output's name.
+        partition: the number of the partition. For a slot, -1. For a table, the part's number in the Spark task.
+        slot: the number of the slot. If the publisher isn't ``slotted``, the number of the Spark task.
+        rows: the number of records. For a table, the first part has the Spark task's number of rows, and the other
+            parts have 0.
+        ref: tells the publisher what the driver must publish. Empty if the worker has published the part already.
+        total: how many records the slot has ever written. If the publisher isn't ``slotted``, 0.
     """
 
     stream: str
@@ -54,14 +55,14 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 read_written = msgspec.msgpack.Decoder(Written).decode
-"""Decodes a :class:`Written` from MessagePack. All code shares this decoder; for the reason, see
+"""Decodes a :class:`Written` from MessagePack. All code uses this same decoder; for the reason, see
 :data:`anabranch.model.document.first_use`.
 """
 
 
 class Writer(Protocol):
     """Writes one Spark task's part of a batch. If the Spark task fails before :meth:`close` has succeeded,
-    :meth:`abort` is called. After :meth:`abort` or a successful :meth:`close`, the writer is no longer used."""
+    :meth:`abort` is called. No method is called after :meth:`abort`, or after a successful :meth:`close`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
         """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition."""
@@ -82,8 +83,8 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit in bytes for a record of a stream, less a margin for the overhead of sending the record;
-        infinite if there is no limit."""
+        """The size limit in bytes for a record of a stream. A margin for the overhead of sending the record is already
+        subtracted. If there is no limit, the result is infinite."""
         ...
 
 
@@ -107,30 +108,30 @@ class Publisher(Protocol):
 
     @property
     def batch_seconds(self) -> float:
-        """The time limit of a batch in seconds, from its first row to its end. Infinite unless the publisher is
-        ``slotted``."""
+        """The time limit of a batch in seconds, from the batch's first row to the batch's end. If the publisher isn't
+        ``slotted``, the limit is infinite."""
         ...
 
     def take(self, new: bool) -> None:
-        """Take over the lane's outputs: afterwards, no process with a lower epoch can write for the lane. Does nothing
-        in a system whose fences already ensure this.
+        """Take over the lane's outputs. After that, no process with a lower epoch can write for the lane. If fences
+        already ensure this in a system, do nothing.
 
-        Called before a lane's query starts, unless the outputs already belong to this process. If the publisher is
-        ``slotted``, the method is called again later, to renew the slots' markers and to abort transactions that a
-        batch has left open.
+        This method is called before a lane's query starts, unless the outputs already belong to this process. If the
+        publisher is ``slotted``, the method is called again later. It then renews the slots' markers, and aborts
+        transactions that a batch has left open.
 
         ``new`` says whether no batch of the lane was ever planned.
 
         Raises:
             FencedError: a process with a higher epoch has the lane.
-            StateError: the lane is new but an output has one of its batches, or the lane isn't new and a marker is
-                missing.
+            StateError: the lane is new, but an output has one of the lane's batches; or the lane isn't new, but a
+                marker is missing.
         """
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make visible those parts of a batch that workers have written, unless they are visible already, and write the
-        control records. Publishing the same batch again changes nothing for readers.
+        """Make the parts of a batch that workers have written visible, unless they are visible already. Also write the
+        control records. If the same batch is published again, nothing changes for readers.
 
         ``controls`` maps intermediate streams to the control records that this publisher must write to them.
         """
@@ -138,10 +139,11 @@ class Publisher(Protocol):
 
     def settle(self) -> None:
         """Remove temporary data, and wait for a short time until readers can see what was published. (In some systems,
-        they can't see it yet when :meth:`publish` returns.) Called when a lane won't publish anything more."""
+        readers may not see the published records until some time after :meth:`publish` has returned.) This method is
+        called when a lane won't publish anything more."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:
-        """How many records this lane has ever written to the dead-letter streams ``streams``. A ``slotted`` publisher
-        also counts the lane's other dead-letter streams."""
+        """How many records this lane has ever written to the dead-letter streams ``streams``. If the publisher is
+        ``slotted``, the number includes records in the lane's other dead-letter streams."""
         ...

@@ -14,8 +14,9 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     """What a job still has to read from one stream.
 
     Attributes:
-        revision: an id that changes when a position may have been lowered, but not when one is raised.
-        positions: for each partition, the lowest offset that any lane of the job still has to read; 0 if missing.
+        revision: an id that changes if a position may have been lowered. The id doesn't change if a position is raised.
+        positions: for each partition, the lowest offset that any lane of the job still has to read. If a partition is
+            missing, this offset is 0.
     """
 
     job: str
@@ -28,12 +29,12 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job lags in a stream, and how many records this keeps from being deleted.
+    """How far a job lags in a stream, and how many records are kept because of this lag.
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records stay because the job still has to read them, although the retention no longer keeps
-            them.
+        overdue: how many records are kept only because the job still has to read them. The retention no longer keeps
+            these records.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 
@@ -44,49 +45,52 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readers(Protocol):
-    """The readers of a system's streams. A retention deletes nothing at or after a reader's position, unless
-    :meth:`System.retain` is called with ``past_readers``.
+    """The readers of a system's streams. Records at or after a reader's position aren't deleted because of a retention,
+    unless :meth:`System.retain` is called with ``past_readers``.
     """
 
     def of(self, stream: str, job: str) -> Reader | None:
-        """A job as a reader of a stream; None if it isn't one. Raises LogError if what is stored about the job is
-        damaged."""
+        """A job as a reader of a stream; None if the job isn't a reader. Raises LogError if the stored data about the
+        job is damaged."""
         ...
 
     def hold_all(self, stream: str, job: str) -> None:
-        """Keep all existing records for a job that is about to choose its start offsets: make the job a reader with the
-        position 0 in all partitions, under a new revision. The guarantees and errors are the same as for :meth:`hold`.
+        """Keep all existing records for a job that is about to choose its start offsets. For this purpose, make the job
+        a reader with the position 0 in all partitions, under a new revision. The guarantees and errors are the same as
+        for :meth:`hold`.
         """
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream. If the job is a reader already, the lower position counts in each partition.
+        """Make a job a reader of a stream. If the job is a reader already, each partition gets the lower one of the old
+        and the new position.
 
-        Once this returns, the reader is stored durably, and all deletions that didn't take it into account have ended.
-        So all records that still exist at or after the reader's positions stay.
+        Once this method has returned, the reader is stored durably, and all deletions that didn't consider this reader
+        have ended. So all records that still exist at or after the reader's positions are kept.
 
         Args:
-            positions: the positions by partition. For a partition that is missing, a reader keeps its position; the
-                position of a new reader is 0.
+            positions: the positions by partition. If a partition is missing, an existing reader keeps its position in
+                the partition, and a new reader gets the position 0.
 
         If the stored data about the job is damaged, the job's position becomes 0 in all partitions.
 
         Raises:
-            LogError: the reader can't be stored. If the reason is that the process has no right to write there, and the
-                stream has no retention, a warning may be logged instead.
+            LogError: the reader can't be stored. There is one exception: if the process has no right to write there,
+                and the stream has no retention, a warning may be logged instead.
         """
         ...
 
     def advance(self, stream: str, job: str, positions: Mapping[int, int], revision: str) -> bool:
-        """Raise a job's positions, because the job won't read earlier records again. Positions that are already higher,
-        and positions of other partitions, stay. Returns False and changes nothing if a position may have been lowered
-        since ``revision``, or if the job is no longer a reader. Raises LogError if the positions can't be stored.
+        """Raise a job's positions, because the job won't read earlier records again. Positions that are already higher
+        don't change, and neither do positions of partitions that aren't in ``positions``. If the job is no longer a
+        reader, or if a position may have been lowered since ``revision``, nothing changes, and the result is False.
+        Raises LogError if the positions can't be stored.
         """
         ...
 
     def forget(self, stream: str, job: str, revision: str | None = None) -> bool:
-        """Forget that a job reads a stream. With ``revision``, do nothing if a position may have been lowered since
-        this revision. Returns whether the job was forgotten. Raises LogError if this can't be stored.
+        """Forget that a job reads a stream. If ``revision`` is given, and a position may have been lowered since this
+        revision, do nothing. Returns whether the job was forgotten. Raises LogError if the change can't be stored.
         """
         ...
 

@@ -25,8 +25,8 @@ which the broker stored the record. A partition's records are read in the order 
 
 
 def to_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Records as dicts. ``timestamp`` becomes the number of microseconds since 1970, because producers can write any
-    number, but a datetime can hold only the years 1 to 9999.
+    """Records as dicts. ``timestamp`` becomes the number of microseconds since 1970. (A datetime can hold only the
+    years 1 to 9999, but producers can write any number.)
     """
     at = batch.schema.get_field_index("timestamp")
     found: list[dict[str, Any]] = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
@@ -34,7 +34,7 @@ def to_dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def iso_text(micros: int) -> str:
-    """A timestamp in ISO format; outside the years 1 to 9999, the number of microseconds since 1970."""
+    """A timestamp in ISO format. Outside the years 1 to 9999, the number of microseconds since 1970 as text."""
     try:
         return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds")
     except OverflowError:
@@ -42,7 +42,7 @@ def iso_text(micros: int) -> str:
 
 
 def nearest_datetime(micros: int) -> datetime:
-    """A timestamp as a datetime; outside the years 1 to 9999, the first or last one that a datetime can hold."""
+    """A timestamp as a datetime. Outside the years 1 to 9999, the first or the last time that a datetime can hold."""
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError:

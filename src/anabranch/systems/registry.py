@@ -1,5 +1,5 @@
-"""Finds the classes of systems (anabranch's own by name, others as ``module:Class`` in the settings), and their cures
-for errors.
+"""Finds the classes of systems, and the systems' cures for errors. The classes of anabranch's own systems are found by
+name. Other classes are named in the settings as ``module:Class``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def class_of(name: str, settings: Settings) -> type[System]:
     """The class of a system.
 
     Raises:
-        ConfigError: there is no system of that name, or its class can't be imported or isn't a :class:`System`.
+        ConfigError: there is no system of that name, or the system's class can't be imported or isn't a
+            :class:`System`.
     """
     section = settings.systems.sections.get(name)
     if section is None:
@@ -38,7 +39,7 @@ def class_of(name: str, settings: Settings) -> type[System]:
 
 
 def error_cures() -> Iterator[tuple[str, str]]:
-    """The ``error_cures`` of anabranch's own systems, and of the others that this process has used."""
+    """The ``error_cures`` of anabranch's own systems, and of the other systems that this process has used."""
     for name, where in SHIPPED.items():
         yield from _class(name, where).error_cures
     for where, each in list(_loaded.items()):

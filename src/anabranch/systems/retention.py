@@ -8,12 +8,13 @@ __all__ = ["Retention"]
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long each partition keeps the records that all known readers have read. None means no limit. A record can
-    be deleted as soon as one of the limits no longer keeps it.
+    """How long each partition keeps the records that all known readers have read. There are two limits, by time and by
+    size; None means no limit. If a record is beyond either limit, it can be deleted.
 
     Attributes:
-        ms: for how many milliseconds a record is kept after it was written.
-        bytes: a record is kept while the newer records of its partition have fewer bytes than this in total.
+        ms: the time limit: for how many milliseconds a record is kept after it was written.
+        bytes: the size limit: a record is kept while all newer records of its partition together have fewer bytes than
+            this number.
     """
 
     ms: int | None = None

@@ -15,8 +15,8 @@ __all__ = ["BARE", "SCHEMA", "Limits", "Reading", "columns", "share"]
 
 SCHEMA = "key binary, value binary, headers string, timestamp timestamp, partition int, offset bigint"
 BARE = "key binary, value binary, partition int, offset bigint"
-"""The columns without headers and timestamps. Reading headers and timestamps costs several percent of the throughput,
-and they aren't always needed.
+"""The columns without headers and timestamps. These two columns aren't always needed, and reading them costs several
+percent of the throughput.
 """
 
 
@@ -25,9 +25,9 @@ class Limits:
     """The limits of a lane's source.
 
     Attributes:
-        max_rows: the maximum number of records in the first batch; 0 in real-time mode. Later batches follow the
-            query's read limits.
-        fail_on_loss: whether to fail if records that haven't been read yet are gone.
+        max_rows: the maximum number of records in the first batch; 0 in real-time mode. The query's read limits apply
+            to later batches.
+        fail_on_loss: whether to fail if records are gone before they have been read.
         lane: the lane's id, for tests that kill a process at a crash point.
         commits: the lane's commit folder, for the same tests.
         nothing: whether to read nothing, as if there were no records.
@@ -47,8 +47,8 @@ class Reading:
     """What a lane reads from a stream.
 
     Attributes:
-        starting: for each partition that the lane reads, the offset at which it begins to read.
-        until: for some partitions, the offset before which reading stops. Kafka ignores this.
+        starting: for each partition that the lane reads, the offset at which the lane begins to read.
+        until: for some partitions, the offset before which reading stops. Kafka ignores ``until``.
         bare: whether to use the columns of ``BARE`` instead of ``SCHEMA``.
     """
 
@@ -61,12 +61,12 @@ class Reading:
 
 def share(start: Mapping[int, int], ends: Mapping[int, int], most: int) -> dict[int, int]:
     """The end offset of a batch in each partition. The batch has at most ``most`` rows, divided evenly among the
-    partitions. If a partition has fewer rows than its share, the others get the rest.
+    partitions. If a partition has fewer rows than its share, the other partitions get the rest of this share.
 
     Args:
         start: for each partition, the position at which the batch begins.
         ends: for each of these partitions, the offset at which the batch must end at the latest.
-        most: the maximum number of rows. Each offset counts as a row, even if there is no record at it.
+        most: the maximum number of rows. Each offset counts as a row, even if the offset has no record.
     """
     taken: dict[int, int] = {}
     left = most

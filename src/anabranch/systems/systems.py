@@ -22,8 +22,8 @@ __all__ = ["Systems"]
 
 
 class Systems:
-    """anabranch's own systems, and those that the settings name. No system connects before it is used. ``job`` is ''
-    outside a job.
+    """anabranch's own systems, and the systems that the settings name. A system doesn't connect before it is used.
+    ``job`` is '' outside a job.
 
     Raises:
         ConfigError: two streams are bound to one topic.
@@ -39,8 +39,12 @@ class Systems:
         return Systems, (self._settings, self._job)
 
     def named(self, name: str) -> System:
-        """The system with the name ``name``. Raises ConfigError if there is no such system, if its class or settings
-        aren't valid, or if the system doesn't support a setting of a stream that is bound to it."""
+        """The system with the name ``name``.
+
+        Raises:
+            ConfigError: there is no such system; the system's class or settings aren't valid; or a stream that is bound
+                to the system has a setting that the system doesn't support.
+        """
         if name in self._opened:
             return self._opened[name]
         output = next((output for output, each in self._settings.outputs.items() if each.to == name), None)
@@ -59,8 +63,8 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def counts(self, name: str, streams: Iterable[str]) -> dict[str, int]:
-        """The partition counts of all streams that a system lists, and of all other existing streams in ``streams``. A
-        system may list only the streams that its user may see, so the other streams are looked up by name. Raises
+        """The partition counts of all streams that a system lists, and of the other existing streams in ``streams``. A
+        system may list only streams that its user may see. So the other streams are looked up by name. Raises
         AnabranchError if the user isn't allowed to look up a stream, or if the system doesn't answer.
         """
         system = self.named(name)
@@ -71,8 +75,8 @@ class Systems:
         return counts
 
     def check_matches(self, matched: Matched) -> None:
-        """Raise the error of a stream that matches a pattern, but that can't be described; see
-        :meth:`System.undescribed`. Without this check, the pattern's input would silently lack the stream."""
+        """Raise an error if a pattern matches a stream that can't be described; see :meth:`System.undescribed`. Without
+        this check, the pattern's input would lack the stream, and nobody would notice."""
         system = self.named(matched.system)
         for stream in system.undescribed():
             if matched.matches(f"{matched.system}/{stream}"):
@@ -80,16 +84,16 @@ class Systems:
                     system.partitions(stream)
 
     def absent(self, streams: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-        """The streams in ``streams`` that don't exist, as pairs of system and stream. Raises AnabranchError as
-        :meth:`counts` does.
+        """The streams in ``streams`` that don't exist, as pairs of system and stream. For the errors, see
+        :meth:`counts`.
         """
         several = sorted(set(streams))
         there = {name: self.counts(name, (s for at, s in several if at == name)) for name, _ in several}
         return [(name, stream) for name, stream in several if stream not in there[name]]
 
     def racks(self, streams: Iterable[str]) -> dict[str, dict[int, tuple[str | None, ...]]]:
-        """What :meth:`System.racks` returns for each of ``streams``, which are named ``system/stream``. Streams that
-        don't exist, or that are in a system without racks, are left out."""
+        """The result of :meth:`System.racks` for each of ``streams``, which are named ``system/stream``. A stream is
+        left out if it doesn't exist, or if its system has no racks."""
         found = {}
         for name in streams:
             system, stream = name.split("/")
@@ -105,13 +109,14 @@ class Systems:
             system.fence(lane, epoch, new)
 
     def recover(self, lane: Lane, epoch: int, *, new: bool | None) -> None:
-        """End what an earlier process of a lane left open; see :meth:`System.recover`."""
+        """End what an earlier process of a lane has left unfinished in the outputs; see :meth:`System.recover`."""
         for system in self._exact(lane):
             system.recover(lane, epoch, new)
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
-        """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the lane's
-        last batch that an exactly-once output or a table then contains, at least in part; -1 if none.
+        """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the number of
+        the lane's last batch of which an exactly-once output or a table contains at least a part after the call; -1 if
+        there is no such batch.
         """
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
@@ -122,7 +127,9 @@ class Systems:
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is in an exactly-once output or table of a lane, at least in part; -1 if none."""
+        """The number of a lane's last batch of which an exactly-once output or a table contains at least a part; -1 if
+        there is no such batch.
+        """
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]
         return max([*found, self.in_tables(lane)])
@@ -145,8 +152,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether this includes tables with a
-        class that the user has written."""
+        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether to fence tables whose class the user
+        has written, too."""
         for output, settings in self._settings.outputs.items():
             if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
@@ -156,8 +163,8 @@ class Systems:
         return max((table.last(lane.job, lane.id) for table in self.tables(lane).values()), default=-1)
 
     def bound(self) -> dict[str, str]:
-        """Maps each stream that settings bind to a system to the system's name, and each output that is a table to the
-        kind of table.
+        """The bindings in the settings. Each stream that is bound to a system is mapped to the system's name. Each
+        output that is a table is mapped to the kind of table.
         """
         tables = {output: each.to for output, each in self._settings.outputs.items()}
         streams = {stream: each.system for stream, each in self._settings.streams.items() if each.system is not None}
@@ -178,9 +185,9 @@ class Systems:
         return self.named(self.bound().get(stream, self.default))
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
-        """The lanes of a job that are recorded as writers of any of the outputs ``streams``. The keys are lane ids; the
-        values say, for messages, where the lanes are recorded. ``name`` is the outputs' system or kind of table. See
-        :meth:`System.writers` and :meth:`Table.writers`.
+        """The lanes of a job that are recorded as writers of any of the outputs ``streams``. The keys are lane ids.
+        Each value is text for messages that says where the lane is recorded. ``name`` is the outputs' system or kind of
+        table. See :meth:`System.writers` and :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -9,10 +9,10 @@ from anabranch.tables.marks import NOTHING
 __all__ = ["before", "forget", "note"]
 
 _KEPT = 2
-"""How many batches are remembered: the last one, and the one before it, because the last one may be repeated."""
+"""How many batches are remembered: the last batch, and the batch before it, because the last batch may be repeated."""
 
 _batches: dict[tuple[str, str, str], tuple[int, ...]] = {}
-"""The highest committed batches by job, lane and output. Attempts of a lane share them."""
+"""The highest committed batches by job, lane and output. All attempts of a lane use the same item."""
 
 
 def note(job: str, lane: str, output: str, batch: int) -> None:
@@ -27,9 +27,9 @@ def before(job: str, lane: str, output: str, batch: int) -> int:
 
 
 def forget(job: str, lane: str, output: str, after: int = NOTHING) -> None:
-    """Forget the batches after the batch ``after``; by default, forget all. Called for a new lane, because another lane
-    may have had the same id before a reset. Also called if a lane's folder and the table were both restored from older
-    copies, so that the lane must write batches again.
+    """Forget the batches after the batch ``after``; by default, forget all batches. This is necessary for a new lane,
+    because another lane may have had the same id before a reset. It is also necessary if a lane's folder and the table
+    were both restored from older copies, because the lane must then write batches again.
     """
     found = tuple(each for each in _batches.pop((job, lane, output), ()) if each <= after)
     if found:

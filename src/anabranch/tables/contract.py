@@ -54,7 +54,8 @@ class RowWriter(Protocol):
     def abort(self) -> None:
         """Remove everything that this writer has written, as far as possible.
 
-        Called if the Spark task fails, even in :meth:`close`, and if the Spark task has no rows.
+        This method is called if the Spark task fails, even if it fails in :meth:`close`. The method is also called if
+        the Spark task has no rows.
         """
         ...
 
@@ -110,7 +111,7 @@ class Table(Protocol):
 
         Raises:
             FencedError: the marker has a higher epoch.
-            StateError: the lane is new but its marker has a batch, or the lane is not new and has no marker.
+            StateError: the lane is new, but the lane's marker has a batch; or the lane is not new, but has no marker.
         """
         ...
 
@@ -153,8 +154,8 @@ class Table(Protocol):
 
         Raises:
             FencedError: the marker has a higher epoch. Nothing was changed.
-            StateError: the lane has no marker, because the table is not the one that was fenced; or the table lacks
-                batches that it has already committed, because it was set back.
+            StateError: the lane has no marker, because the table is not the one that was fenced; or the table was set
+                back, so that it lacks batches that it had already committed.
         """
         ...
 

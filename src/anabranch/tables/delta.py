@@ -39,8 +39,8 @@ _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
 _EXPIRY = "delta.setTransactionRetentionDuration"
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-"""Metadata of columns whose values a writer must check or compute. The library does neither for a commit that names
-finished files.
+"""Metadata of columns whose values a writer must check or compute. If a commit names finished files, the library
+neither checks nor computes these values.
 """
 
 
@@ -187,8 +187,9 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if the table has a property with which a job can't write to it, or can't do so safely.
-        Also raise it for a rule, such as a constraint, that can't be checked or applied in a commit of finished files.
+        """Raise ConflictError if the table has a property because of which a job can't write to it, or can't write
+        safely. Also raise ConflictError if the table has a rule, such as a constraint, that can't be checked or applied
+        in a commit of finished files.
         """
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
@@ -223,9 +224,9 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
-        """Commit on top of the version that was read. Then make this commit durable, and any commits that others have
-        made since that version. Returns an empty string or, if a conflicting commit came first, a description of the
-        conflict.
+        """Commit on top of the version that was read. Then make this commit durable. If others have made commits since
+        that version, make their commits durable, too. If a conflicting commit came first, return a description of the
+        conflict. Otherwise, return an empty string.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         now, read = time.time_ns() // 1_000_000, table.version()

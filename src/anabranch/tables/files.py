@@ -204,15 +204,15 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
     """Merge consecutive small files into files of about ``target`` bytes at most. Returns references to the files that
-    then contain the rows, in the same order. The files that were merged aren't deleted.
+    contain the rows after the merge, in the same order. The small files that were merged aren't deleted.
 
-    A file of more than half of ``target`` stays as it is. At most ``target`` bytes are rewritten in total: small files
-    that would exceed this total stay as they are, too.
+    A file of more than half of ``target`` isn't merged. At most ``target`` bytes are rewritten in total. If a small file
+    would exceed this total, it isn't merged, either.
 
     Args:
         store: where the files are.
         refs: the files, which must all have the same columns.
-        target: the size limit, in bytes, for merged files, and for all rewritten files together.
+        target: a limit in bytes, both for each merged file and for all rewritten files together.
     """
     found: list[FileRef] = []
     run: list[FileRef] = []
@@ -258,7 +258,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` says in the message where the files are."""
+    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` is the text that names the files' place."""
     try:
         yield
     except OSError as error:

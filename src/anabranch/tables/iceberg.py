@@ -46,9 +46,9 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""Any two simultaneous commits to a table conflict, and one of them fails. The failed commit is tried again after a
-random wait. The first number is the longest possible wait, in seconds, after the first attempt. This limit doubles with
-each attempt, up to the second number.
+"""The limits for a random wait before a failed commit is tried again. (Any two simultaneous commits to a table conflict,
+and one of them fails.) The first number is the longest possible wait, in seconds, after the first attempt. With each
+further attempt, the longest possible wait doubles, until it reaches the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",
@@ -96,8 +96,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata with this commit's changes. Without changes, the metadata isn't copied: with a hundred
-        snapshots, copies would take nine tenths of a commit's time.
+        """The table's metadata with this commit's changes. If there are no changes, the metadata isn't copied, because
+        copies take long: with a hundred snapshots, nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -161,8 +161,8 @@ class IcebergTable:
     """An Iceberg table in a catalog.
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
-    was read, and sets the marker at the same time. So a commit fails if such a fence came after the table was read.
-    (Snapshots also name the batch, but they expire, so they can't replace markers.)
+    was read, and sets the marker at the same time. If such a fence came after the table was read, a commit therefore
+    fails. (Snapshots also name the batch, but they expire. So they can't replace markers.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
 """One partition's manifest: reads its entries, finds its end, and publishes the next entry.
 
 The oldest entries are deleted first, and the last entry is never deleted. Before an entry is deleted, ``start.json``
-gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). So a process that looks for an entry reads
-``start.json`` afterwards, whether or not it has found the entry. If the partition now begins after the entry, the entry
-was deleted. Otherwise, the result of the search is valid.
+gets a start after this entry (:mod:`anabranch.systems.embedded.trimming`). Therefore, when a process has looked for an
+entry, it must read ``start.json`` afterwards, even if it has found the entry. If the partition now begins after the
+entry, the entry was deleted. Otherwise, the result of the search is valid.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ def look(folder: str, stream_id: str) -> Tail:
 
 
 def forward(folder: str, tail: Tail) -> Tail:
-    """A partition's current tail, found from the earlier tail ``tail``. This costs two ``stat`` calls if there are no
-    new entries, and O(log n) ``stat`` calls and two reads for n new entries. If the entries after the earlier tail have
-    been deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is the manifest folder.
+    """A partition's current tail, found from the earlier tail ``tail``. If there are no new entries, this takes two
+    ``stat`` calls. If there are n new entries, this takes O(log n) ``stat`` calls and two reads. If the entries after
+    the earlier tail have been deleted, the folder is listed, and the returned tail has ``skipped`` set. ``folder`` is
+    the manifest folder.
     """
     low = tail.sequence
     if not os.path.exists(path_of(folder, low + 1)):
@@ -101,16 +102,16 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add the entry that ``decide`` returns, if any, to the end of a partition. Returns the partition's tail, and
-    whether an entry was added.
+    """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, add nothing. Returns
+    the partition's tail, and whether an entry was added.
 
     Args:
         folder: the manifest folder.
         tail: the partition's tail, or an earlier one.
-        decide: returns the entry to add after the given tail; None to add none. It is called for ``tail``, and then for
-            the tail after each entry that other processes have added since. If some of these entries have been deleted,
-            it is called for the current tail instead, with ``skipped`` set. Only the last result counts, but if any
-            call raises an error, nothing is added.
+        decide: gets a tail, and returns the entry to add after this tail, or None to add nothing. The function is
+            called for ``tail``, and then for the tail after each entry that other processes have added since. If some
+            of these entries have been deleted, the function is called for the current tail instead, with ``skipped``
+            set. Only the last result counts. If any call raises an error, nothing is added.
 
     Raises:
         LogError: a file is damaged or missing; or a process that deletes entries has held the partition's lock for a
@@ -151,13 +152,13 @@ def _is_there(folder: str, tail: Tail) -> bool:
 
 
 def _beyond(folder: str, tail: Tail) -> Tail:
-    """The current tail, with ``skipped`` set. Called if the entry of the known tail was deleted."""
+    """The current tail, with ``skipped`` set, for a caller whose known tail has an entry that was deleted."""
     return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
 
 
 def _existing(folder: str, tail: Tail, sequence: int) -> Tail | None:
-    """The tail after the entry with the number ``sequence``. The entry is made durable first, because its writer may
-    have died before doing so. None if the entry has been deleted."""
+    """The tail after the entry with the number ``sequence``; None if the entry has been deleted. The entry is made
+    durable first, because the process that wrote the entry may have died too early to do so."""
     disk.sync_folder(folder)
     entry = read(folder, sequence)
     begins = start.read(start.of_manifest(folder))

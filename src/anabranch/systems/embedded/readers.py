@@ -54,13 +54,14 @@ class StreamReaders:
         self._folder = layout.readers_folder(root, stream)
 
     def all(self) -> dict[str, Reader]:
-        """The readers by job. Raises LogError for a damaged file, and UnsupportedFormatError for a file with another
-        format version; the error names the file."""
+        """The readers by job. If a file is damaged, raises LogError. If a file has another format version, raises
+        UnsupportedFormatError. The error names the file."""
         return _read(self._folder)
 
     def of(self, job: str) -> Reader | None:
-        """The job as a reader; None if it isn't one. Only the job's own file is read. Raises what :meth:`all` raises
-        for a file, and LogError if the file can't be read.
+        """The job as a reader; None if the job isn't a reader. Only the job's own file is read. If the file can't be
+        read, raises LogError. If the file is damaged or has another format version, raises the same errors as
+        :meth:`all`.
         """
         with self._failing(f"whether {job} is a reader of {self._stream} can't be seen", _LET_READ):
             return _decoded(_path(self._folder, job))
@@ -76,9 +77,9 @@ class StreamReaders:
     def _hold(self, job: str, lower: Callable[[Reader | None], Mapping[int, int] | None]) -> None:
         """Store the job's new positions, and wait until all deletions that may still use the old positions have ended.
 
-        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old ones. A damaged
-        file of the job is replaced by one with the position 0 in all partitions. It isn't deleted first, because
-        without a file, the job wouldn't be a reader.
+        ``lower`` gets the job's reader, if any, and returns the new positions, or None to keep the old positions. If
+        the job's file is damaged, a new file replaces it, with the position 0 in all partitions. The damaged file isn't
+        deleted first, because a job without a file isn't a reader.
         """
         partitions = self._partitions()
         what = f"{job} can't be registered as a reader of {self._stream}"
@@ -114,8 +115,8 @@ class StreamReaders:
         return True
 
     def forget(self, job: str, revision: str | None = None) -> bool:
-        """See :meth:`anabranch.systems.readers.Readers.forget`. Takes no lock, and writes nothing, if the job isn't a
-        reader."""
+        """See :meth:`anabranch.systems.readers.Readers.forget`. If the job isn't a reader, this method takes no lock
+        and writes nothing."""
         path, what = _path(self._folder, job), f"{job} can't be removed from the readers of {self._stream}"
         with self._failing(what, _LET_FORGET):
             try:
@@ -187,8 +188,10 @@ def _decoded(path: str) -> Reader | None:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """For each partition, the lower of the reader's position and the position in ``positions``. None if this changes
-    nothing. If there is no reader (``known`` is None), the result is ``positions``."""
+    """The positions of the reader ``known``, lowered to the position in ``positions`` in each partition in which the
+    latter is lower. If no position changes, the result is None. If ``known`` is None, there is no reader yet, and the
+    result is ``positions``.
+    """
     if known is None:
         return dict(positions)
     lower = {

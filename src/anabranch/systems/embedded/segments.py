@@ -73,8 +73,8 @@ class SegmentWriter:
         self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add records. They must have the columns of ``RECORD_SCHEMA``. Types are cast if necessary. Raises ValueError
-        if a record has no timestamp."""
+        """Add records, which must have the columns of ``RECORD_SCHEMA``. If necessary, the columns' types are cast.
+        Raises ValueError if a record has no timestamp."""
         if not batch.num_rows:
             return
         if not batch.schema.equals(RECORD_SCHEMA):
@@ -89,8 +89,8 @@ class SegmentWriter:
         self._rows += batch.num_rows
 
     def close(self) -> SegmentRef:
-        """Make the segment and its name durable, so that an entry never names a missing file. Returns a reference to
-        the segment, for the entry.
+        """Make the segment and its name durable, because no entry may name a file that could still be lost. Returns a
+        reference to the segment, for the entry.
         """
         if self._writer is None or self._sink is None:
             return SegmentRef(file="", rows=0, bytes=0, slot=self._slot, partition=self._partition)

@@ -48,8 +48,8 @@ def of_segment(path: str) -> str:
 
 
 def read(path: str) -> Start:
-    """Where a partition begins; ``ALL`` if there is no ``start.json``. Raises LogError if the file is damaged, and
-    UnsupportedFormatError if it has another format version. Both errors name ``path``.
+    """Where a partition begins; ``ALL`` if there is no ``start.json``. If the file is damaged, raises LogError. If the
+    file has another format version, raises UnsupportedFormatError. Both errors name ``path``.
     """
     try:
         with open(path, "rb") as file:
@@ -74,8 +74,8 @@ def write(path: str, start: Start) -> None:
 
 
 def gone(where: str, first: int, start: int) -> LogError:
-    """The error for records that a stream's retention has deleted: ``first`` is the requested offset, ``start`` the
-    first that still exists, and ``where`` names the stream and the partition.
+    """The error for records that a stream's retention has deleted. ``first`` is the requested offset, and ``start`` is
+    the first offset that still exists. ``where`` names the stream and the partition.
     """
     stream = where.split(",", maxsplit=1)[0]
     last = f"offset {first} is" if start == first + 1 else f"offsets {first} to {start - 1} are"

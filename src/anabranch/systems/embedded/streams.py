@@ -109,12 +109,12 @@ class Streams:
         return disk.exclusive(f"{self._root}/{stream}/.lock", f"stream {stream} can't be {done}")
 
     def _prepare(self, info: StreamInfo, added: Iterable[int], existing: Iterable[int]) -> None:
-        """Create the new partitions ``added``: first their folders, and then their first entries, which copy the fences
-        of the ``existing`` partitions. The caller changes ``stream.json`` afterwards.
+        """Create the new partitions ``added``. First, create the partitions' folders. Then, write the partitions' first
+        entries, which copy the fences of the ``existing`` partitions. The caller changes ``stream.json`` afterwards.
 
-        The tails of the existing partitions are read after the folders are created. So no fence is missed: an earlier
-        fence is in the tails, and a later one is also written to the new folders, because a fence goes to every
-        partition folder that exists.
+        The tails of the existing partitions are read after the folders are created. So no fence is missed. If a fence
+        was written before a tail was read, the tail contains the fence. If a fence is written later, it also goes to
+        the new partitions, because a fence is written to every partition folder that exists.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)
@@ -141,8 +141,8 @@ class Streams:
         return info
 
     def _check_lost(self, stream: str) -> None:
-        """Raise LogError if a stream without ``stream.json`` has ever been written to. (A process that was killed while
-        it created the stream leaves partitions with at most one entry.)"""
+        """Raise LogError if a stream without ``stream.json`` has been written to. A partition with one entry doesn't
+        count: if a process is killed while it creates a stream, it leaves partitions with at most one entry."""
         try:
             numbers = layout.partition_folders(self._root, stream)
         except (FileNotFoundError, NotADirectoryError):

@@ -25,8 +25,8 @@ _AT_ONCE = 1000
 _PATIENCE = 0.5
 
 Due = Callable[[Entry], bool]
-"""A function that returns whether an entry should be deleted. It is called for one entry after another, beginning with
-the oldest, until it returns False."""
+"""A function that returns whether an entry should be deleted. The function is called for one entry after another,
+beginning with the oldest, until it returns False."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Trimmed:
-    """How much was deleted. ``is_done`` is False if more entries may be due. ``alone`` is False if other processes held
-    the lock, so that nothing was deleted."""
+    """How much was deleted. ``is_done`` is False if more entries may have to be deleted. ``alone`` is False if nothing
+    was deleted because other processes held the lock."""
 
     entries: int
     records: int
@@ -74,15 +74,15 @@ def expired(of: Partition, retention: Retention, now: int) -> Due:
 
 
 def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
-    """Delete at most ``_AT_ONCE`` entries of a partition, beginning with the oldest, until an entry must stay.
-    The partition's last entry always stays. If other processes hold the lock for more than half a second, delete
-    nothing.
+    """Delete the oldest entries of a partition, up to the first entry that must stay, but at most ``_AT_ONCE`` entries.
+    The partition's last entry always stays. If other processes hold the lock for more than half a second, nothing is
+    deleted.
 
     Args:
         of: the partition.
         due: returns whether an entry should be deleted.
-        limit: called while the partition is locked. It returns the lowest offset that must be kept for readers; None if
-            there is no such limit. An entry with a record at or after this offset must stay.
+        limit: a function that is called while the partition is locked. It returns the lowest offset that must be kept
+            for readers, or None if there is no such limit. An entry with a record at or after this offset must stay.
 
     Raises:
         LogError: ``start.json``, an entry, or the file of a reader is damaged.
@@ -143,8 +143,8 @@ def _delete(of: Partition, entries: list[Entry]) -> None:
 
 def _last_within(of: Partition, limit: int) -> int:
     """The number of the oldest entry that a limit of ``limit`` bytes keeps. An entry is kept if all newer entries
-    together have fewer bytes than the limit. Counts backwards from the last entry, because an older anabranch didn't
-    store ``total``.
+    together have fewer bytes than the limit. The bytes are added up backwards from the last entry, because the entries
+    of an older anabranch don't have ``total``.
     """
     after = 0
     for sequence in range(of.tail.sequence, -1, -1):

@@ -19,7 +19,8 @@ __all__ = ["LaneWriter", "fence", "foreign_writers"]
 class LaneWriter:
     """Publishes for an *incarnation* of a lane: the process that has the lane under ``epoch``. Not thread-safe.
 
-    After FencedError, stop; after any other error, publish the same batch again: it takes effect only once.
+    After FencedError, stop. After any other error, publish the same batch again. Even so, the batch takes effect only
+    once.
     """
 
     def __init__(self, log: Log, job: str, lane: str, epoch: int) -> None:
@@ -40,8 +41,8 @@ class LaneWriter:
     ) -> bool:
         """Publish this lane's part of a batch in a partition, by adding an entry with the batch's segments.
 
-        Returns whether an entry was added. None is added if there are neither rows nor a control record, or if the lane
-        has already published this batch or a later one in the partition.
+        Returns whether an entry was added. No entry is added if there are neither rows nor a control record. No entry
+        is added, either, if the lane has already published this batch or a later batch in the partition.
 
         Args:
             segments: the partition's segments of the batch. The entry has their rows in order of slot.
@@ -78,8 +79,8 @@ class LaneWriter:
         return NOTHING if mark is None else mark.batch
 
     def close(self, streams: Iterable[str], skipped: Container[int] = ()) -> None:
-        """Mark the lane as closed in every partition of ``streams`` that isn't ``skipped``: no process can write to
-        these partitions for the lane from then on. Idempotent.
+        """Mark the lane as closed in every partition of ``streams``, except in the partitions ``skipped``. From then
+        on, no process can write to the closed partitions for the lane. Idempotent.
 
         Raises:
             FencedError: a newer process has the lane.
@@ -107,12 +108,12 @@ class LaneWriter:
 
     def _seen(self, stream: str, number: int) -> Tail:
         """The last tail of a partition that this writer has seen. The first call for a stream looks up the tails of all
-        its partitions. After that, the writer examines every newer entry before it writes. So it notices every fence,
-        even if later entries no longer contain the fence's marker.
+        partitions of the stream. After that, the writer examines every newer entry before it writes. So it notices
+        every fence, even if later entries no longer contain the fence's marker.
 
         Raises:
-            FencedError: the lane has no marker in a partition, and a closed lane of the same job had a higher epoch
-                there. (The partition no longer has this closed lane's marker, but still has its epoch.)
+            FencedError: the lane has no marker in a partition, and a closed lane of the same job had a higher epoch in
+                this partition. (The partition has dropped the closed lane's marker, but has kept the epoch.)
         """
         if (stream, number) not in self._tails:
             for each, tail in {**self._log.ends(stream), **self._log.ends(stream, [number])}.items():
@@ -158,7 +159,8 @@ class LaneWriter:
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
     """Make a stream refuse every epoch of a lane lower than ``epoch``, even in partitions that an expansion is still
-    creating. Once this returns, no process with a lower epoch can publish to the stream for the lane. Idempotent.
+    creating. Once this function has returned, no process with a lower epoch can publish to the stream for the lane.
+    Idempotent.
 
     Raises:
         ConflictError: a process with a higher epoch has the lane.
@@ -188,8 +190,8 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that have published a batch to a stream, according to the markers in its tails. (A lane that
-    was only fenced also has markers.) A partition's tail has the markers of all open lanes, but only of the last 64
-    closed lanes."""
+    """The lanes of a job whose markers in a stream's tails show that they have published a batch to the stream. (A lane
+    that was only fenced also has markers, but without a batch.) A partition's tail has the markers of all open lanes,
+    but of the closed lanes only the last 64."""
     marks = (each for tail in log.ends(stream).values() for each in tail.writers.items())
     return {lane for lane, mark in marks if mark.job == job and mark.batch > NOTHING}

@@ -30,7 +30,9 @@ _REFUSED = _TOO_LARGE | {
     KafkaError.POLICY_VIOLATION,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
 }
-"""After these errors, a record certainly wasn't written. After others, such as a timeout, it may have been."""
+"""After one of these errors, a record certainly wasn't written. After other errors, such as a timeout, the record may
+have been written.
+"""
 
 _Headers = list[tuple[str, str | bytes | None]] | None
 
@@ -39,8 +41,9 @@ class KafkaAppender:
     """Adds records to one topic. As with Kafka's default partitioner, the key determines the partition. Records with
     null keys are distributed round-robin. Not thread-safe.
 
-    A batch is not a transaction: after an error, some of its records may have been written. The error says how many.
-    Timestamps before 1970-01-01 00:00:00.001 UTC, the earliest that the client accepts, are replaced by this time.
+    A batch is not a transaction: after an error, some of the batch's records may have been written. The error says how
+    many. The client accepts no timestamps before 1970-01-01 00:00:00.001 UTC. Earlier timestamps are replaced by this
+    time.
     """
 
     def __init__(self, topics: Topics, stream: str) -> None:
@@ -59,9 +62,9 @@ class KafkaAppender:
         """Write a batch with the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
-            PartlyWrittenError: a record is too large or refused (the message says which), or the cluster doesn't answer
-                or refuses the client.
-            AnabranchError: the topic can't be described; nothing was written.
+            PartlyWrittenError: a record is too large or was refused, the cluster doesn't answer, or the cluster refuses
+                the client. If the fault is in a record, the message names the record.
+            AnabranchError: the topic can't be described. Nothing was written.
         """
         if not batch.schema.equals(RECORD_SCHEMA):
             batch = batch.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
@@ -118,12 +121,12 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """Check that the producer makes progress, and return the arguments for the next check. If more than ``before``
-        records have been written, the result is a later deadline and the new number of written records. Otherwise, the
-        arguments are returned unchanged.
+        records have been written, these are a later deadline and the new number of written records. Otherwise, they are
+        the same arguments as in this call.
 
         Raises:
-            PartlyWrittenError: no more records have been written, and the deadline has passed or a broker has refused
-                the client.
+            PartlyWrittenError: no more records have been written; and either the deadline has passed, or a broker has
+                refused the client.
         """
         if self._written > before:
             return time.monotonic() + self._cluster.patience, self._written
@@ -156,8 +159,8 @@ class KafkaAppender:
         return self._partly(self._cluster.explained(error, f"writing record {row} of the batch to {self._stream}"))
 
     def _partly(self, error: AnabranchError) -> PartlyWrittenError:
-        """The error ``error``, extended by two numbers: how many records were written, and how many more may have been
-        written. The latter were sent, but neither confirmed nor refused.
+        """``error``, extended by two numbers: how many records were written, and how many more may have been written.
+        The second number counts the records that were sent, but neither confirmed nor refused.
         """
         written, unsure = self._written, self._sent - self._written - self._refused
         told = "1 record written" if written == 1 else f"{written:,} records written"

@@ -11,12 +11,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 __all__ = ["BoundedCalls"]
 
 _SLOWER = 4.0
-"""The next call may take this many times as long as the last one."""
+"""The time limit of the next call is this many times the duration of the last call."""
 _stuck: list[Producer] = []
 
 
 class BoundedCalls:
-    """Makes calls that add offsets to a transaction, and gives up calls that take too long.
+    """Makes calls that add offsets to a transaction. If a call takes too long, it is given up.
 
     When a broker restarts, the coordinator of the offsets' group may move to another broker. A call that adds offsets
     can then hang forever, although all brokers answer (librdkafka issues 5456 and 5511). So the time limit of a call is
@@ -32,9 +32,9 @@ class BoundedCalls:
         self._longest = longest
 
     def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
-        """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds and at most
-        :attr:`seconds`. If the call is given up, KafkaException is raised, and the producer is never destroyed, because
-        destroying it would wait for the call.
+        """Call a method of ``producer``, and wait for the call to end. Wait for at most ``left`` seconds, and for at
+        most :attr:`seconds`. If the call doesn't end in this time, raise KafkaException. The producer is then never
+        destroyed, because destroying it would wait for the call.
         """
         began = time.monotonic()
         try:

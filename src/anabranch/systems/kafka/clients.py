@@ -70,7 +70,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
     """Properties of Java's clients, without Spark's prefix ``kafka.``. Properties in ``[systems.kafka] spark``
     take precedence.
 
-    The truststore is passed as a path, the key and the certificate as contents.
+    The truststore is passed as a path. The key and the certificate are passed as contents.
 
     Raises:
         ConfigError: as for :func:`librdkafka`, or the key isn't in PKCS#8.

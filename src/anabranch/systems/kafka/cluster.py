@@ -114,7 +114,9 @@ class PerProcess(Generic[V]):
             return self._made[1]
 
     def drop(self, value: V) -> None:
-        """Forget ``value``, unless :meth:`get` already returns another one. The next :meth:`get` creates a new one."""
+        """Forget ``value``, so that the next :meth:`get` creates a new value. If :meth:`get` already returns a value
+        other than ``value``, do nothing.
+        """
         with self._lock:
             if self._made is not None and self._made[1] is value:
                 self._made = None
@@ -141,10 +143,11 @@ class Cluster:
         return clients.shown(self.settings)
 
     def metadata(self, doing: str, topic: str | None = None) -> ClusterMetadata:
-        """The running brokers, and the metadata of the topic ``topic`` (by default, of all topics), by name. If there
-        is no answer soon, the request is repeated with a new client, as in :meth:`ask`. The request is also repeated if
-        the broker's answer lists no brokers. A broker gives such an answer while it starts, and after its controller
-        has lost contact with it.
+        """The running brokers, and the metadata of topics by name: of the topic ``topic`` or, if ``topic`` is None, of
+        all topics. If there is no answer soon, the request is repeated with a new client, as in :meth:`ask`.
+
+        The request is also repeated if the broker's answer lists no brokers. A broker gives such an answer while it
+        starts, and after it has lost contact with the controller.
 
         Because answers can lack brokers, this class never calls ``describe_cluster``. After such an answer, librdkafka
         2.16 ends the whole process with "rd_kafka_admin_response_parse: Assertion `rko_result' failed".
@@ -195,11 +198,12 @@ class Cluster:
     def ask(
         self, request: Callable[[AdminClient], Mapping[K, Future[V]]], *, repeatable: bool = True
     ) -> dict[K, V | KafkaError]:
-        """The answers to an admin request, by item. For an item that failed, the answer is the error. After transient
-        errors, such as a partition without a leader, the request is repeated for at most ``patience`` seconds.
+        """The answers to an admin request, by item. If an item failed, the answer for the item is the error. After
+        transient errors, such as a partition without a leader, the request is repeated for at most ``patience``
+        seconds.
 
-        A client whose broker has died may keep waiting for this broker, although other brokers answer. So if there is
-        no answer soon, a new client makes the request, too, and the first answer counts.
+        If a client's broker has died, the client may keep waiting for this broker, although other brokers answer. So if
+        there is no answer soon, a new client makes the same request. The first answer counts.
 
         Args:
             request: makes the request with the given client, and returns a future for each item.
@@ -220,8 +224,9 @@ class Cluster:
     def _first_answers(
         self, request: Callable[[AdminClient], Mapping[K, Future[V]]], deadline: float, most: int
     ) -> dict[K, V | KafkaError]:
-        """Make a request with one client. While answers are missing, repeat it with further clients, at most ``most``
-        in total. Returns the answers of the first client that gets all of its answers. Raises what :meth:`ask` raises.
+        """Make a request with one client. While answers are missing, repeat the request with further clients. At most
+        ``most`` clients are used in total. Returns the answers of the first client that gets all of its answers. For
+        the errors, see :meth:`ask`.
         """
         asked, began = [_Asked(self._admin.get(), request)], time.monotonic()
         following = began + self._first_wait
@@ -255,8 +260,8 @@ class Cluster:
         return self._admin.get()[0]
 
     def _learn(self, seconds: float) -> None:
-        """Set how long the next request's first client waits: a multiple of ``seconds``, the time that an answer
-        took."""
+        """Set how long the first client of the next request waits before another client makes the request, too. This
+        time is a multiple of ``seconds``, which is the time that an answer took."""
         self._first_wait = min(max(_SLOWER * seconds, self.patience * _SHORTEST), self.patience)
 
     def other(self, address: str) -> Cluster:
@@ -362,7 +367,7 @@ class _Asked(Generic[K, V]):
         return answers
 
     def pending(self) -> Future[V]:
-        """An answer that hasn't arrived yet; if all have arrived, the last one."""
+        """An answer that hasn't arrived yet. If all answers have arrived, the last answer."""
         futures = [*self._futures.values()]
         return next((each for each in futures if not each.done()), futures[-1])
 

@@ -56,13 +56,13 @@ _read = msgspec.json.Decoder(_Value).decode
 
 
 class ControlLog:
-    """Writes and reads the control records of one job. Keeps the records that it has read in memory. Thread-safe.
+    """Writes and reads the control records of one job. Control records that were read are kept in memory. Thread-safe.
 
     Args:
         topics: the topics of the job's streams.
-        topic: the topic of the control records, created when the first one is written.
-        pause: the shortest time in seconds between two reads of the topic. The first read after this process has
-            written a control record doesn't wait for this time.
+        topic: the topic of the control records. The topic is created when the first control record is written.
+        pause: the shortest time in seconds between two reads of the topic. After this process has written a control
+            record, the next read doesn't wait for this time.
     """
 
     def __init__(self, topics: Topics, topic: str, pause: float = 0.05) -> None:
@@ -80,8 +80,9 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record durably. It applies to readers that have read everything written to the stream so far.
-        Earlier control records of the same stream and lane (field ``lane``) may then be deleted.
+        """Write a control record durably. The control record applies to readers that have read everything written to
+        the stream so far. From now on, earlier control records of the same stream and lane (field ``lane``) may be
+        deleted.
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
@@ -98,8 +99,9 @@ class ControlLog:
     def heard(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
-        The cursor is the offset of the last record that was processed, or skipped because it belongs to another stream;
-        -1 before the first record. To keep the order, the cursor stops before a record that doesn't apply yet.
+        The cursor is the offset of the last record that was processed, or that was skipped because it belongs to
+        another stream. Before the first record, the cursor is -1. If a record doesn't apply yet, the cursor stops
+        before this record, so that the order is kept.
         """
         with self._lock:
             self._look()
@@ -152,7 +154,9 @@ class ControlLog:
         self._next = offset + 1
 
     def _compact(self) -> None:
-        """Forget older records, except the last one of each lane and stream, which the broker also keeps."""
+        """Drop older control records from memory, except the last one of each lane and stream. (The broker keeps the
+        last one, too.)
+        """
         older = len(self._values) - _KEPT // 2
         last = {(v.stream, v.id, v.control.get("lane")): row for row, v in enumerate(self._values[:older])}
         kept = [*sorted(last.values()), *range(older, len(self._values))]

@@ -31,16 +31,17 @@ def fence(
     closed: bool = False,
     opens: bool = False,
 ) -> dict[int, Marker]:
-    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker. This also aborts the
-    slots' open transactions, so that readers don't wait for them. Idempotent; after an error, call it again.
+    """Make a lane's slots refuse every epoch lower than ``epoch``, and return each slot's marker. Also abort the slots'
+    open transactions, so that readers don't wait for them. The function is idempotent: after an error, call it again.
 
     Args:
         group: the lane's output group.
         epoch: the epoch that the markers will have.
         new: whether no batch of the lane was ever planned; None if unknown. If ``new`` is True or None, missing markers
             are created.
-        closed: whether to close the slots, so that they refuse even the process with ``epoch``.
-        opens: whether to open closed slots again, because the process with ``epoch`` still has something to write.
+        closed: whether to close the slots. Closed slots refuse even the process with ``epoch``.
+        opens: whether to open closed slots again. This is necessary if the process with ``epoch`` still has something
+            to write.
 
     Raises:
         FencedError: a process with a higher epoch has the lane.
@@ -87,8 +88,9 @@ def successor(
     closed: bool,
     opens: bool = False,
 ) -> Marker:
-    """The marker with which a fence replaces ``found``, a slot's current marker (None if it has none). ``instance`` is
-    the producer that writes the new marker. The other arguments and the errors are those of :func:`fence`."""
+    """The marker that a fence writes in place of ``found``, which is a slot's current marker. ``found`` is None if the
+    slot has no marker. ``instance`` is the producer that writes the new marker. For the other arguments and the errors,
+    see :func:`fence`."""
     if found is None:
         if new is False:
             raise unmarked(job, lane, slot)

@@ -70,8 +70,8 @@ class Holder:
     Attributes:
         instance: a unique id of this producer, for the markers that it writes.
         seen: the expected ``instance`` of the slot's marker. If the marker has a different ``instance``, another
-            producer has written to the slot. After the id is initialized, the caller sets ``seen`` from the marker; a
-            commit sets it to this producer's ``instance``.
+            producer has written to the slot. After the id is initialized, the caller sets ``seen`` from the marker.
+            After a commit, ``seen`` is this producer's ``instance``.
         begun: when the open transaction began, on the monotonic clock; None if no transaction is open.
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.
@@ -122,9 +122,10 @@ class Holder:
     def produce(
         self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any], check: Callable[[], None]
     ) -> None:
-        """Queue ``records`` (with the columns of ``RECORD_SCHEMA``), each for its partition in ``partitions``. If the
-        producer refuses a record, for example because it is too large, the record is added to ``lost``, and
-        KafkaException is raised. ``check`` is called from time to time, and may raise an error to stop writing.
+        """Queue ``records``, which have the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's
+        partition. If the producer refuses a record, for example because the record is too large, the record is added to
+        ``lost``, and KafkaException is raised. ``check`` is called from time to time. To stop writing, ``check`` raises
+        an error.
         """
         produce, poll = self._producer.produce, self._producer.poll
         rows = _rows(records, partitions)
@@ -163,8 +164,9 @@ class Holder:
         _retried(lambda left: _calls.make(lambda: send(offsets, group, left), left, producer), deadline)
 
     def commit(self, deadline: float) -> None:
-        """Commit the transaction, before ``deadline`` on the monotonic clock. The outcome is then decided, but readers
-        see the records some milliseconds later. A process that initializes the id or reads the marker waits until then.
+        """Commit the transaction before ``deadline``, which is on the monotonic clock. After the commit, the outcome is
+        decided, but readers see the records only some milliseconds later. A process that initializes the id or reads
+        the marker waits until readers see the records.
         """
         try:
             _retried(self._producer.commit_transaction, deadline)
@@ -175,8 +177,8 @@ class Holder:
         self.seen = self.instance
 
     def abort(self) -> None:
-        """Abort the transaction, if one is open. Does nothing if a failed commit may still take effect: the outcome is
-        then unknown until the id is initialized again."""
+        """Abort the transaction, if one is open. Do nothing if a failed commit may still take effect. In this case, the
+        outcome is unknown until the id is initialized again."""
         if self.begun is not None and not self._ending:
             _retried(self._producer.abort_transaction, time.monotonic() + _BRIEFLY)
             self.begun = None

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 __all__ = ["UNUSED", "KeptClients"]
 
 UNUSED = 120.0
-"""After how many seconds without use a client is discarded. The lane that used the client has probably ended, or runs
-elsewhere. Each client has threads and connections. Without this limit, their number would grow with each change to the
-job.
+"""A client that hasn't been used for this number of seconds is discarded. The lane that used the client has probably
+ended, or runs elsewhere. Each client has threads and connections. If unused clients were kept, the number of threads
+and connections would grow with each change to the job.
 """
 
 K = TypeVar("K", bound=Hashable)
@@ -21,10 +21,11 @@ V = TypeVar("V")
 
 class KeptClients(Generic[K, V]):
     """Keeps clients for their next use, each under a key. Each call of :meth:`take`, :meth:`put` or :meth:`shared` also
-    discards the clients that haven't been used for :data:`UNUSED` seconds. Thread-safe.
+    discards all clients that haven't been used for :data:`UNUSED` seconds. Thread-safe.
 
     Args:
-        discard: discards a client. Called without a lock, because a client may take a while to end.
+        discard: a function that discards a client. It is called without a lock, because a client may take a while to
+            end.
         clock: returns a time in seconds that never goes back.
     """
 
@@ -35,7 +36,7 @@ class KeptClients(Generic[K, V]):
         self._kept: dict[K, tuple[float, V]] = {}
 
     def take(self, key: K) -> V | None:
-        """Return a client, which is then no longer kept; None if there is none under this key."""
+        """Remove a client from this object, and return the client. If no client is kept under this key, return None."""
         self._discard_unused()
         with self._lock:
             found = self._kept.pop(key, None)
@@ -51,8 +52,8 @@ class KeptClients(Generic[K, V]):
         self._discard_unused()
 
     def shared(self, key: K, make: Callable[[], V]) -> V:
-        """Return the client under a key, which is created if necessary. It stays kept, because several threads may use
-        it at once."""
+        """Return the client under a key. If there is no such client, create one. The client stays in this object,
+        because several threads may use it at once."""
         self._discard_unused()
         found = self._used(key)
         if found is not None:

@@ -56,8 +56,8 @@ _MOVING = {
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 }
-"""The error codes in brokers' answers while a consumer group has no coordinator, because the cluster is new or a broker
-has ended.
+"""The error codes in brokers' answers while a consumer group has no coordinator. This can happen if the cluster is new,
+or if a broker has ended.
 """
 
 _LANE = re.compile(r"(?P<lane>[^.]+-[0-9a-f]{8})\..+")  # the lane and its output group
@@ -218,8 +218,8 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of ``slots`` has committed; -1 if none. Doesn't wait for commits that are under way.
-    Raises AnabranchError if the brokers don't answer, or they refuse the request.
+    """The last batch that any of ``slots`` has committed; -1 if there is none. Doesn't wait until pending commits end.
+    Raises AnabranchError if the brokers don't answer, or if they refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]
     admin = AdminClient(librdkafka(settings))  # must live until the answer is there
@@ -255,8 +255,8 @@ def lane_of(group: str, prefix: str, job: str) -> str | None:
 
 
 def prepare(settings: KafkaSettings, job: str, slots: int) -> None:
-    """Create or expand the job's topic for markers if necessary, and wait until it has at least ``slots`` partitions.
-    Raises AnabranchError if the cluster doesn't allow this, or takes too long.
+    """Create or expand the job's topic for markers if necessary, and wait until the topic has at least ``slots``
+    partitions. Raises AnabranchError if the cluster doesn't allow this, or takes too long.
     """
     admin, name = AdminClient(librdkafka(settings)), topic(job)
     asked, count = False, 0
@@ -298,8 +298,8 @@ def _partitions(admin: AdminClient, name: str) -> int:
 
 
 def _settle(error: BaseException | None, name: str, slots: int, beaten: int) -> None:
-    """Raise an error if a request has failed. The code ``beaten`` isn't a failure: it means that another process
-    changed the topic first."""
+    """Raise an error if a request to create or expand a topic has failed. The code ``beaten`` isn't a failure: it means
+    that another process changed the topic first."""
     if isinstance(error, KafkaException) and error.args[0].code() != beaten:
         raise AnabranchError(
             f"topic {name} can't be made with {slots} partitions: {error.args[0].str()}",

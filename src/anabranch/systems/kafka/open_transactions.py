@@ -21,9 +21,9 @@ _ADMIN = "org.apache.kafka.clients.admin"
 def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
     """See :meth:`anabranch.systems.contract.System.open_transaction`.
 
-    Only the brokers know which producer started the transaction, and only Java's client can ask them (KIP-664). If this
-    request fails, for example because the user has no right to make it, the result names the error instead of the
-    producer.
+    Only the brokers know which producer started the transaction, and only Java's client can ask the brokers (KIP-664).
+    If this request fails, for example because the user has no right to make it, the result contains the error in place
+    of the producer.
 
     Raises:
         AnabranchError: the brokers don't answer, or they refuse the client.
@@ -49,8 +49,9 @@ def find(topics: Topics, stream: str, partition: int, java: JavaClasses) -> Open
 
 
 def _written(topics: Topics, topic: str, partition: int, offset: int) -> float | None:
-    """When the record at this offset was written, in seconds since 1970, even if it isn't committed; None if unknown.
-    With ``LogAppendTime``, this is the broker's time; otherwise, it is the timestamp that the producer gave the record.
+    """The time in seconds since 1970 of the record at this offset, even if the record isn't committed; None if the time
+    isn't known. With ``LogAppendTime``, this is the time at which the broker wrote the record. Otherwise, this is the
+    timestamp that the producer gave the record.
     """
     wanted = {"group.id": "anabranch-reads", "isolation.level": "read_uncommitted", "enable.auto.commit": False}
     consumer, _ = topics.cluster.open(Consumer, wanted)
@@ -66,8 +67,8 @@ def _written(topics: Topics, topic: str, partition: int, offset: int) -> float |
 
 
 def _producer(topics: Topics, topic: str, partition: int, offset: int, java: JavaClasses) -> str:
-    """The producer whose transaction begins at this offset, in words. Raises one of Java's errors, or AnabranchError,
-    if the brokers don't name the producer."""
+    """A description of the producer whose transaction begins at this offset. If the brokers don't name the producer,
+    raises AnabranchError or one of Java's errors."""
     properties = java("java.util.HashMap")()
     for name, value in clients.java(topics.cluster.settings).items():
         properties.put(name, value)

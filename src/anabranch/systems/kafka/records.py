@@ -154,7 +154,7 @@ def read(topics: Topics, stream: str, partition: int, ranges: Sequence[Range]) -
 
 
 def _near(ranges: Sequence[Range]) -> list[list[Range]]:
-    """The ranges in groups. The ranges of a group are so close together that the group is read as a single range."""
+    """The ranges, divided into groups. Each group is read as a single range, because its ranges are close together."""
     groups = [[ranges[0]]]
     for before, after in itertools.pairwise(ranges):
         if after[0] - before[1] < NEAR:
@@ -165,8 +165,8 @@ def _near(ranges: Sequence[Range]) -> list[list[Range]]:
 
 
 def _in_ranges(messages: list[Message], bounds: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[Records]:
-    """The records within some ranges. ``bounds`` contains the starts and ends of the ranges in ascending order, so an
-    offset is in a range if an odd number of bounds are at or below it.
+    """The records within some ranges. ``bounds`` contains the starts and ends of the ranges in ascending order. So an
+    offset is in a range if the number of bounds that are at or below the offset is odd.
     """
     offsets = np.fromiter((message.offset() for message in messages), np.int64, len(messages))
     if len(bounds) > 2:

@@ -26,10 +26,10 @@ _NAMES = ("sasl.username", "sasl.password")
 class Relogin:
     """Keeps the credentials of one client up to date, as long as this object exists.
 
-    librdkafka logs in again automatically, for each new connection and when the brokers require it. But it always uses
-    the user and the password that the client got when it was created. If these come from files (``${file:PATH}``), this
-    object gives the client the new ones within about a second after a file has changed. So even a client with an open
-    transaction survives a password change.
+    librdkafka logs in again automatically for each new connection, and whenever the brokers require a login. But it
+    always uses the user and the password that the client got when the client was created. If the user or the password
+    comes from a file (``${file:PATH}``), this object gives the client the new value within about a second after the
+    file has changed. So even a client with an open transaction survives a password change.
 
     Args:
         client: a producer or consumer of confluent-kafka.
@@ -56,8 +56,8 @@ class Relogin:
 
 
 class _Followed:
-    """The clients of this process whose credentials a thread keeps up to date. A forked process inherits no thread, and
-    can't use its parent's clients, so it starts without clients."""
+    """The clients of this process whose credentials a thread keeps up to date. A forked process doesn't inherit the
+    thread, and can't use its parent's clients. So this object is empty at first in a forked process."""
 
     def __init__(self) -> None:
         self.begin_anew()

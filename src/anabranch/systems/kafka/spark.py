@@ -17,7 +17,7 @@ from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.source import Reading
 
 SOURCES = ()
-"""Empty, because Spark's connector isn't written in Python: a session gets it from jars."""
+"""Empty, because Spark's connector isn't written in Python. A session gets the connector from jars."""
 
 PRODUCING = {
     "kafka.compression.type": "lz4",
@@ -63,8 +63,8 @@ def _group(reading: frozenset[tuple[str, str]]) -> str:
     """The name of the consumer group for reading with these options. Within this process, equal options always give the
     same name, and different options give different names. No consumer joins the group.
 
-    Executors cache consumers, with the records they have fetched, by group and partition. So if several lanes read a
-    partition, one after another, the next lane continues with the same consumer.
+    Executors cache consumers and the records that these consumers have fetched. The cache is divided by group and
+    partition. So if several lanes read a partition, one after another, the next lane continues with the same consumer.
     """
     return f"anabranch-reads-{uuid.uuid4()}"
 
@@ -94,8 +94,8 @@ class AtLeastOnceWriter:
         return [F.coalesce(*topics).alias("topic"), F.col("key"), F.col("value"), _unpacked().alias("headers")]
 
     def _options(self, writer: Any, at_once: bool = False) -> Any:
-        """A writer with the cluster's settings, and with settings for throughput. With ``at_once``, no record waits
-        until a request is full, but records that arrive while a request is being sent share the next request.
+        """A writer with the cluster's settings, and with settings for throughput. If ``at_once`` is true, records don't
+        wait until a request is full. However, records that arrive while a request is being sent share the next request.
         """
         client = {f"kafka.{name}": value for name, value in clients.java(self.system.settings).items()}
         return writer.options(**{**PRODUCING, **(AT_ONCE if at_once else {}), **client})

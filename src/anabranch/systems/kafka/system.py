@@ -21,11 +21,11 @@ INTERNAL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes":
 """Settings for the topic of an intermediate stream. The topic keeps its records until :meth:`KafkaSystem.purge` deletes
 them.
 
-A time limit would be wrong: a broker computes a record's age from the record's timestamp, and records of an
+A time limit would be wrong. A broker computes a record's age from the record's timestamp, and records of an
 intermediate stream have the timestamps of the input. If a job reads last year's data, every finished segment would be
-too old for any usual limit, and would be deleted within minutes, read or not. Records would also be deleted unread if a
-lane was down for a long time. ``LogAppendTime`` would prevent this, but would change the timestamps that the next stage
-sees.
+too old for any usual limit. Brokers would delete the segment within minutes, even if it hasn't been read. Also, if a
+lane was down for a long time, unread records would be deleted. ``LogAppendTime`` would prevent such deletions, but
+would change the timestamps that the next stage sees.
 """
 
 
@@ -168,8 +168,8 @@ class KafkaSystem(System):
         output.fence(self.settings, lane, epoch, new=new)
 
     def recover(self, lane: Lane, epoch: int, new: bool | None) -> None:
-        """End the open transactions of the lane's earlier process. Until then, the markers in these transactions can't
-        be read."""
+        """End the open transactions of the lane's earlier process. The markers in these transactions can't be read
+        until the transactions have ended."""
         output.fence(self.settings, lane, epoch, new=new)
 
     def withdraw(self, lane: Lane, epoch: int, new: bool | None) -> int:

@@ -15,7 +15,7 @@ _FIRST_MS = 1
 
 
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:
-    """The timestamps of records in milliseconds since 1970. Timestamps before ``_FIRST_MS``, the first one that the
-    client accepts, are raised to it."""
+    """The timestamps of records in milliseconds since 1970. Timestamps before ``_FIRST_MS`` are raised to
+    ``_FIRST_MS``, because the client accepts no earlier timestamps."""
     found: npt.NDArray[Any] = np.maximum(times.cast(pa.int64()).to_numpy() // 1000, _FIRST_MS)
     return found

@@ -46,8 +46,8 @@ _UNKNOWN = {
 
 
 class Topics:
-    """A cluster's topics, by the names of streams. ``topics`` maps a stream's name to the name of its topic, for each
-    stream whose topic has a different name.
+    """A cluster's topics, by the names of streams. Some streams have a topic with a different name: ``topics`` maps the
+    names of these streams to the names of their topics.
     """
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str] | None = None) -> None:
@@ -74,8 +74,8 @@ class Topics:
 
     def counts(self) -> dict[str, int]:
         """The partition count of each stream, by the stream's name. Topics whose names begin with ``__``, such as
-        Kafka's own, are left out. If a stream is bound to a topic with another name, the topic with the stream's own
-        name is left out, too, unless a different stream is bound to this topic.
+        Kafka's own, are left out. If a stream is bound to a topic with another name, there may also be a topic with the
+        stream's own name. Such a topic is left out, too, unless a different stream is bound to it.
         """
         found = self.cluster.metadata("listing the topics").topics
         counts = {
@@ -101,8 +101,8 @@ class Topics:
         return answer  # type: ignore[no-any-return]
 
     def describe(self, stream: str) -> TopicDescription:
-        """A stream's topic. If the topic doesn't exist, raises NotFoundError, which suggests a similar name if there is
-        one."""
+        """A stream's topic. If the topic doesn't exist, raises NotFoundError. If a stream has a similar name, the error
+        suggests this stream."""
         found = self.find(stream)
         if found is None:
             near = difflib.get_close_matches(stream, self.names(), n=1)
@@ -115,8 +115,8 @@ class Topics:
         return found
 
     def create(self, stream: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Create a stream's topic, unless it exists with this number of partitions, and wait until every broker knows
-        it. ``config`` contains Kafka's settings for a new topic.
+        """Create a stream's topic, unless the topic exists with this number of partitions. Wait until every broker
+        knows the topic. ``config`` contains Kafka's settings for a new topic.
 
         Raises:
             ConflictError: the topic exists with another partition count.
@@ -143,8 +143,8 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def _soon(self, stream: str) -> TopicDescription:
-        """Wait for the topic of a stream that has just been created, and return it. (The broker that answers may not
-        know the topic yet.)"""
+        """Wait until a broker describes the topic of a stream, and return the topic. If the topic has just been
+        created, the broker that answers may not know it yet."""
 
         def late() -> AnabranchError:
             return NotFoundError(
@@ -181,14 +181,16 @@ class Topics:
         self._wait_everywhere(stream, partitions)
 
     def starts(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
-        """The offset at which each partition in ``partitions`` (by default, all of them) begins."""
+        """The offset at which each partition in ``partitions`` begins. If ``partitions`` is None, the offsets for all
+        partitions.
+        """
         return self._offsets(stream, OffsetSpec.earliest(), COMMITTED, partitions)  # type: ignore[no-untyped-call]
 
     def ends(
         self, stream: str, partitions: Iterable[int] | None = None, isolation: IsolationLevel = COMMITTED
     ) -> dict[int, int]:
-        """The last stable offset of each partition in ``partitions`` (by default, all of them); with ``UNCOMMITTED``,
-        the high watermark.
+        """The last stable offset of each partition in ``partitions`` or, with ``UNCOMMITTED``, the high watermark. If
+        ``partitions`` is None, the offsets for all partitions.
         """
         return self._offsets(stream, OffsetSpec.latest(), isolation, partitions)  # type: ignore[no-untyped-call]
 
@@ -302,8 +304,8 @@ class Topics:
         self.cluster.metadata(f"looking at {stream}", self.topic(stream))
 
     def _wait_everywhere(self, stream: str, partitions: int) -> None:
-        """Wait until every broker knows all partitions of a stream, and their leaders serve them. Each broker is asked
-        separately, because a client asks only the one through which it connected.
+        """Wait until every broker knows all partitions of a stream, and until the partitions' leaders serve them. Each
+        broker is asked separately, because a client asks only the broker through which it connected.
         """
         brokers = self.cluster.metadata("looking at the brokers", self.topic(stream)).brokers.values()
         views = [self]

@@ -27,15 +27,17 @@ from anabranch.systems.kafka.markers import Marker, Markers
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
 _SETTLED = 2.0
-"""How many seconds to wait for a marker that another producer's transaction may hold back. After that, the id is
-initialized, which ends the transaction.
+"""How many seconds to wait for a marker that can't be read while another producer's transaction is open. After this
+time, the id is initialized, which ends that transaction.
 """
 
 _holders: KeptClients[tuple[str, str], Holder] = KeptClients(Holder.drop)
 """For each cluster and transactional id, a producer of this process that no transaction is using."""
 
 _readers: KeptClients[tuple[str, str], Markers] = KeptClients(lambda _: None)
-"""For each cluster and group, a reader of its markers. A reader that is no longer kept ends when its last user does."""
+"""For each cluster and group, a reader of the group's markers. If a reader is discarded while it is in use, it ends
+when its last user no longer needs it.
+"""
 
 
 @atexit.register
@@ -47,8 +49,8 @@ def close() -> None:
 
 @dataclass(frozen=True)
 class SlotWriter:
-    """Writes to the slots of a lane's output group for one incarnation: the process that has the lane under ``epoch``.
-    Several threads may use a writer at once, provided that no two of them use the same slot.
+    """Writes to the slots of a lane's output group for one incarnation of the lane, which is the process that has the
+    lane under ``epoch``. Several threads may use a writer at once, provided that each of them uses different slots.
     """
 
     settings: KafkaSettings
@@ -61,7 +63,7 @@ class SlotWriter:
         """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
         on, the slot's former owner can't write.
 
-        After any error other than FencedError, open the same batch again; it takes effect only once.
+        After any error other than FencedError, open the same batch again. Even so, the batch takes effect only once.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -108,8 +110,8 @@ class SlotWriter:
         _holders.put(self._place(slot), holder)
 
     def _if_still_ours(self, kept: Holder, slot: int) -> Marker | None:
-        """The slot's marker; None if a producer other than ``kept`` has written to the slot meanwhile, or may be
-        writing now."""
+        """The slot's marker, if ``kept`` was the last producer that wrote to the slot. If another producer has written
+        to the slot meanwhile, or may be writing now, the result is None."""
         try:
             marker = self.marker(slot, _SETTLED)
         except OutOfTimeError:
@@ -127,12 +129,12 @@ class SlotWriter:
 
 
 class SlotTransaction:
-    """A slot's part of a batch. After ``commit``, all of it is visible to readers; without ``commit``, none of it ever
-    is. Use the transaction in ``with``: it is aborted if the block doesn't commit it. After an error, except
-    FencedError, open the batch again. Not thread-safe.
+    """A slot's part of a batch. After ``commit``, readers see the whole part. Without ``commit``, readers never see any
+    of it. Use the transaction in ``with``: if the block doesn't commit the transaction, it is aborted. After any error
+    except FencedError, open the batch again. Not thread-safe.
 
     Attributes:
-        done: whether the slot has already committed this batch or a later one. If so, nothing is written.
+        done: whether the slot has already committed this batch or a later one. If this is True, nothing is written.
     """
 
     def __init__(self, writer: SlotWriter, holder: Holder, slot: int, batch: int, marker: Marker) -> None:
@@ -151,8 +153,8 @@ class SlotTransaction:
 
         Raises:
             FencedError: as for :meth:`commit`.
-            AnabranchError: the records can't be written, for example because one is too large, because the transaction
-                took too long, or because another producer took over the slot.
+            AnabranchError: the records can't be written. For example, a record is too large, the transaction took too
+                long, or another producer took over the slot.
         """
         if self.done or not records.num_rows:
             return
@@ -164,8 +166,8 @@ class SlotTransaction:
         self._rows += records.num_rows
 
     def flush(self) -> None:
-        """Wait until the brokers have all records that were written. Readers don't see them yet. Raises what
-        :meth:`write` raises.
+        """Wait until the brokers have all records that were written. Readers don't see these records yet. For the
+        errors, see :meth:`write`.
         """
         try:
             self._begun().flush(self._check)
@@ -201,8 +203,9 @@ class SlotTransaction:
         crash_points.reach(crash_points.TRANSACTED, self._writer.lane, self._batch)
 
     def abort(self) -> None:
-        """Abort the transaction, so that its records never become visible. Do nothing if it has already ended. After a
-        failed :meth:`commit`, it may be unknown whether the batch is visible; to find out, open the batch again."""
+        """Abort the transaction, so that its records never become visible. If the transaction has already ended, do
+        nothing. After a failed :meth:`commit`, it may not be known whether the batch is visible. To find out, open the
+        batch again."""
         if self._holder is None:
             return
         try:
@@ -305,9 +308,10 @@ class SlotTransaction:
 
 
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
-    """Whether brokers may have refused these records because of wrong timestamps. Brokers then report INVALID_TIMESTAMP
-    for a single record, and INVALID_RECORD for several. INVALID_RECORD doesn't count if a record has no key, because
-    brokers also report it for records without a key in a compacted topic.
+    """Whether brokers may have refused these records because of wrong timestamps. If one record has a wrong timestamp,
+    brokers report INVALID_TIMESTAMP. If several records have wrong timestamps, brokers report INVALID_RECORD. But
+    brokers report INVALID_RECORD also for records without a key in a compacted topic. So INVALID_RECORD doesn't count
+    if any of these records has no key.
     """
     codes = {each.error.code() for each in lost}
     return KafkaError.INVALID_TIMESTAMP in codes or (
@@ -316,7 +320,7 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole, so the
+    """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole. So the
     other refused records may be small enough.
     """
     worst = max(holder.lost, key=lambda lost: lost.size)

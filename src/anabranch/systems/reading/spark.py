@@ -84,16 +84,16 @@ def plain(system: System, streams: Mapping[int, str]) -> PlainWriter:
 
 
 def options(reading: Reading) -> dict[str, str]:
-    """The options of a :class:`Reader` and of its source:
+    """The options of a :class:`Reader`, which are also the options of its source:
 
     - ``stream``: the stream's name.
     - ``partitions``: a JSON list of partition numbers.
     - ``starting``: JSON with the start offset of each partition.
-    - ``until``: JSON with the offset before which reading stops, for some partitions.
+    - ``until``: JSON that gives, for some partitions, the offset before which reading stops.
     - ``max_rows``: the maximum number of records in a batch while the query has no read limit.
     - ``lane``, ``commits``: the lane's id and commit folder, for tests that kill a process at a crash point.
     - ``bare``: ``true`` to leave out headers and timestamps.
-    - ``loss``: ``fail`` to fail if records are gone, ``skip`` to skip them.
+    - ``loss``: what to do if records are gone: ``fail`` to fail, ``skip`` to skip these records.
     - ``line``: where workers report their progress; see :class:`anabranch.task_progress.counts.ReportAddress`.
     """
     limits = reading.limits
@@ -145,8 +145,8 @@ class Reader(DataSourceStreamReader):
         raise NotImplementedError
 
     def begins(self) -> Mapping[int, int]:
-        """The offset of each partition's oldest existing record. Empty if the system can't skip missing records;
-        reading them then fails."""
+        """The offset of each partition's oldest existing record. If the system can't skip missing records, the result
+        is empty, and reading missing records fails."""
         return {}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
@@ -157,11 +157,11 @@ class Reader(DataSourceStreamReader):
         return self._offset({p: self._starting.get(p, 0) for p in self._partitions})
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
-        """The end of the next batch, as a Spark offset; ``start`` if the batch's limit is 0.
+        """The end of the next batch, as a Spark offset. If the batch's limit is 0, the result is ``start``.
 
         Args:
             start: the end of the previous batch.
-            limit: the query's read limit. If it isn't a number of rows, the option ``max_rows`` is the limit.
+            limit: the query's read limit. If ``limit`` isn't a number of rows, the option ``max_rows`` is the limit.
 
         Raises:
             StateError: a partition ends before the lane's position, or the stream was deleted and created again.
@@ -191,7 +191,7 @@ class Reader(DataSourceStreamReader):
 
     def metered(self, partition: int, pieces: Iterable[Callable[[], Iterable[Records]]]) -> Iterator[pa.RecordBatch]:
         """The records of the ``pieces`` of a partition, in the columns of ``SCHEMA`` or of ``BARE``. Each piece is a
-        function that reads records. The worker reports how many records it has read, and how long this took."""
+        function that reads records. The worker reports how many records it has read, and how long reading took."""
         with closing(meters.meter(self._line, counts.READING)) as meter:
             tally = meter.tally(0, 0, partition)
             for piece in pieces:
@@ -204,8 +204,8 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The ``positions``. If lost records may be skipped, a position before the oldest record of its partition is
-        raised to this record's offset."""
+        """The ``positions``, adjusted if lost records may be skipped. If a position is before the oldest record of its
+        partition, it is then raised to the offset of this record."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
@@ -252,8 +252,8 @@ class SystemReader(Reader):
 
 
 class SystemSource(DataSource):
-    """The source for any system. In addition to the options of :func:`options`, the source has the option ``system``:
-    the pickled system, in base64.
+    """The source for any system. In addition to the options of :func:`options`, the source has the option ``system``,
+    which contains the pickled system in base64.
     """
 
     @classmethod
