@@ -206,8 +206,8 @@ def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileR
     """Merge consecutive small files into files of about ``target`` bytes at most. Returns references to the files that
     contain the rows after the merge, in the same order. The small files that were merged aren't deleted.
 
-    A file of more than half of ``target`` isn't merged. At most ``target`` bytes are rewritten in total. If a small file
-    would exceed this total, it isn't merged, either.
+    A file of more than half of ``target`` isn't merged. At most ``target`` bytes are rewritten in total. Small files
+    that would exceed this total aren't merged, either.
 
     Args:
         store: where the files are.

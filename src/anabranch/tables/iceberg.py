@@ -46,9 +46,9 @@ __all__ = ["LONGEST_WAIT", "IcebergTable"]
 
 _ATTEMPTS = 20
 _FIRST_WAIT, LONGEST_WAIT = 0.02, 1.0
-"""The limits for a random wait before a failed commit is tried again. (Any two simultaneous commits to a table conflict,
-and one of them fails.) The first number is the longest possible wait, in seconds, after the first attempt. With each
-further attempt, the longest possible wait doubles, until it reaches the second number.
+"""The limits for a random wait before a failed commit is tried again. (Any two simultaneous commits to a table
+conflict, and one of them fails.) The first number is the longest possible wait, in seconds, after the first attempt.
+With each further attempt, the longest possible wait doubles, until it reaches the second number.
 """
 _MADE = {
     "commit.manifest-merge.enabled": "true",

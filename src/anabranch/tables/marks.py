@@ -52,7 +52,7 @@ def check(mark: Mark | None, owner: Owner, where: str) -> Mark:
 def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mark | None:
     """The marker that a fence must write; None if the table has this marker already.
 
-    ``owner``, ``new`` and the errors are as for :meth:`Table.fence`; ``mark`` and ``where`` are as for :func:`check`.
+    For ``owner``, ``new`` and the errors, see :meth:`Table.fence`. For ``mark`` and ``where``, see :func:`check`.
     """
     if mark is None:
         if new is False:

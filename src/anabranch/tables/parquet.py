@@ -47,10 +47,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: the entry's number, counted from 0.
-        epoch: the epoch of the process that has committed the batch; for a fence, the fence's epoch.
+        epoch: the epoch of the process that has committed the batch. In the entry of a fence, the fence's epoch.
         batch: the lane's last committed batch; -1 if there is none.
-        files: the files of this batch. Empty for a fence: a fence is written only after the last batch's files were
-            moved to the table's folder.
+        files: the files of this batch. In the entry of a fence, empty: a fence is written only after the last batch's
+            files were moved to the table's folder.
     """
 
     number: int
@@ -70,10 +70,12 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
-    A batch is committed when its entry is in the lane's log. Then the lane's owner moves the batch's files from
+    A batch is committed when the lane's log has the batch's entry. Then the lane's owner moves the batch's files from
     ``_anabranch/staged`` to ``<path>``. If the owner fails to do so, the next fence of the lane or the next replay of
-    the batch moves the files. An entry is a new file with the next number, which only one process can create. So if a
-    former owner tries to commit after a fence, it finds the fence's entry, which has a higher epoch, and fails.
+    the batch moves the files.
+
+    An entry is a new file with the next number, which only one process can create. If a former owner tries to commit
+    after a fence, it finds the fence's entry, which has a higher epoch. So the commit fails.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

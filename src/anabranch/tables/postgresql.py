@@ -30,8 +30,8 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""How long a statement that clears or drops a staging table waits for the table's lock, which a frozen worker may
-hold."""
+"""How long a statement that clears or drops a staging table waits for a lock on the table. A frozen worker may hold
+this lock."""
 
 
 class PostgresqlOptions(options.Options):
@@ -76,7 +76,7 @@ _read = msgspec.msgpack.Decoder(_Part).decode
 
 @dataclass
 class _Rows:
-    """Copies the rows of a Spark task into the staging table, each with the attempt's id and a number."""
+    """Copies the rows of a Spark task into the staging table. Each row also gets the attempt's id and a number."""
 
     connection: psycopg.Connection[Any]
     stage: sql.Identifier
@@ -113,11 +113,14 @@ class PostgresqlTable:
     """A table in a PostgreSQL database.
 
     In each schema, the table ``anabranch_marks`` contains the markers of all lanes that write to the schema's tables.
-    Each commit and each fence first locks the lane's marker, so a fence waits for a running commit, and former owners
-    can't commit after the fence. If :meth:`prepare` creates a dropped table again, the table gets a new id, and the old
-    markers are deleted. If another program creates the table again, the id and the markers stay.
+    Each commit and each fence first locks the lane's marker. So a fence waits for a running commit, and after the
+    fence, former owners can't commit.
 
-    For each epoch, a lane has its own staging table, which is unlogged: PostgreSQL empties it after a crash.
+    If :meth:`prepare` creates a dropped table again, the table gets a new id, and the old markers are deleted. If
+    another program creates the table again, the id and the markers stay.
+
+    A lane has a separate staging table for each epoch. The staging table is unlogged, so PostgreSQL empties it after a
+    crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -204,9 +207,11 @@ class PostgresqlTable:
         self._clear("drop table if exists {}", self._stage(owner))
 
     def _take_in(self, connection: psycopg.Connection[Any], owner: Owner, wrote: Sequence[_Part]) -> None:
-        """Insert the rows of the parts ``wrote`` from the staging table into the table itself. With ``upsert``, only
-        the last of several rows with the same key is used. If the table already has a row with this key, this row is
-        updated. Raises AnabranchError if rows are missing from the staging table.
+        """Insert the rows of the parts ``wrote`` from the staging table into the table itself. Raises AnabranchError if
+        rows are missing from the staging table.
+
+        With ``upsert``, if several of these rows have the same key, only the last of them is used. If the table already
+        has a row with this key, the table's row is updated.
         """
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
@@ -280,9 +285,9 @@ class PostgresqlTable:
         )
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check what ``on conflict`` needs: the table has a unique index on exactly the key's
-        columns, and no such index is deferrable. Otherwise, raise ConflictError. Columns in ``include (b)`` don't
-        count.
+        """If the output has a key, check that the table is suitable for ``on conflict``. The table must have a unique
+        index on exactly the key's columns, and no such index may be deferrable. Columns in ``include (b)`` don't count.
+        If the table isn't suitable, raise ConflictError.
         """
         query = """
             select array_agg(a.attname::text), i.indimmediate from pg_index i
@@ -325,9 +330,9 @@ class PostgresqlTable:
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
         """Lock the lane's marker, which need not exist yet, until the transaction ends.
 
-        Takes two locks. One is named after the OID of the schema's table of markers, because two processes may name the
-        same table differently (``orders``, ``public.orders``). The other lock keeps out processes of older versions,
-        which take only that lock.
+        This method takes two locks. One is named after the OID of the schema's table of markers, because two processes
+        may use different names for the same table (``orders``, ``public.orders``). The other is the only lock that
+        processes of older versions take.
         """
         query = "select to_regclass(%s)::oid::text"
         row = connection.execute(query, [self._regclass(connection, _MARKS)]).fetchone()
@@ -354,9 +359,9 @@ class PostgresqlTable:
                 self._clear("drop table if exists {}", name)
 
     def _clear(self, statement: str, stage: str) -> None:
-        """Clear or drop the staging table ``stage`` with an SQL statement, in which ``{}`` stands for the table. Does
-        nothing if the table stays locked, or doesn't exist (a fence may have removed it). Remaining rows do no harm: a
-        commit inserts only the rows of attempts that it names."""
+        """Clear or drop the staging table ``stage`` with an SQL statement, in which ``{}`` stands for the table. If the
+        table stays locked, do nothing. If the table doesn't exist, do nothing, because a fence may have removed it.
+        Remaining rows do no harm: a commit names attempts, and inserts only the rows of these attempts."""
         with (
             session.told(str(self)),
             contextlib.suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable),

@@ -39,8 +39,8 @@ _ALSO = {
     "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""For each type that anabranch would give to a new column: the other types (without length and precision) that an
-existing column can have instead.
+"""The keys are the types that anabranch gives to new columns. An existing column can have another type instead: each
+value has these other types, without length and precision.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""
@@ -54,8 +54,8 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an existing table. ``needed`` is true if the job must write the column: it can't be null, and
-    PostgreSQL doesn't supply a value.
+    """A column of an existing table. ``needed`` is true if the job must write the column, because the column can't be
+    null, and PostgreSQL doesn't supply a value.
     """
 
     type: str
@@ -63,7 +63,9 @@ class Column:
 
 
 def _bare(kind: str) -> str:
-    """The name of a type, without a length or precision. An array's type stays as it is: it fits no column of a job."""
+    """The name of a type, without a length or precision. The name of an array type isn't changed, because no column of
+    a job can have such a type.
+    """
     return kind if kind.endswith("]") else kind.partition("(")[0]
 
 
@@ -87,10 +89,10 @@ def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
 def compared(
     connection: psycopg.Connection[Any], table: str, staged: Mapping[str, sql.Identifier], held: Mapping[str, Column]
 ) -> list[sql.Composable]:
-    """SQL expressions for the columns of a key in the staging table. The expressions have equal values for two keys
-    that the table treats as the same key. Such keys can differ, because the table's types and collations may ignore
-    case, or spaces at the end. ``staged`` are the columns of the staging table, by the names of the key's columns, and
-    ``table`` is the table's name as written in SQL.
+    """SQL expressions for the columns of a key in the staging table. If the table treats two keys as the same key, the
+    expressions have equal values for both keys. (The keys can still differ, because the table's types and collations
+    may ignore case, or spaces at the end.) ``staged`` maps the names of the key's columns to the columns of the staging
+    table. ``table`` is the table's name as written in SQL.
     """
     query = """
         select attname, nspname, collname from pg_index

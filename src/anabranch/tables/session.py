@@ -34,8 +34,8 @@ that were committed.
 _FINAL = ("authentication", "does not exist", "no pg_hba")
 """Parts of messages after which another attempt to connect would be useless."""
 ANSWERS_WITHIN = 630.0
-"""How many seconds a server can take to answer. This is a little more than the server's own limit for statements. That
-limit doesn't help if the server is frozen, or if the network loses the server's answers.
+"""How many seconds a server can take to answer. This is a little more than the server's own limit for statements. The
+server's limit doesn't help if the server is frozen, or if the network loses the server's answers.
 """
 _DEFAULTS = {
     "connect_timeout": 5,
@@ -66,8 +66,8 @@ class _Connection(psycopg.Connection[Any]):
 
 def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psycopg.Connection[Any]:
     """Open a new connection. A failed attempt is repeated for up to a minute, unless the server refuses the login or
-    has no such database. ``setting`` is the name of the setting that contains ``url``, and ``where`` is the table's
-    name; both are for error messages.
+    has no such database. ``setting`` and ``where`` are for error messages: ``setting`` is the name of the setting that
+    contains ``url``, and ``where`` is the table's name.
 
     Raises:
         AnabranchError: no connection could be made.

@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels for work that belongs to no operator of the job: reading a stream through a source in Python (not from Kafka),
-and writing exactly-once outputs to streams."""
+"""Labels for work that belongs to no operator of the job. ``reading`` is for reading a stream through a source in
+Python, which Kafka's isn't. ``publishing`` is for writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 class Work(msgspec.Struct, frozen=True):
     """A message on which a function of the operator ``label`` has been working for ``seconds``. ``source`` is the
-    number of the message's source, ``bucket`` the message's bucket at the lane's factor.
+    number of the message's source. ``bucket`` is the message's bucket at the lane's factor.
     """
 
     label: str
@@ -68,18 +68,18 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The finished rows of a bucket, and the seconds that they took.
+    """The finished rows of a bucket, and how many seconds the work on these rows took.
 
     In reports with the label :data:`PUBLISHING`, ``partition`` is a slot, or -1 if there are no slots. The seconds for
-    opening and closing the output are attributed to ``partition`` 0. In these reports, and in those with the label
+    opening and closing the output are attributed to ``partition`` 0. In reports with the labels :data:`PUBLISHING` and
     :data:`READING`, ``task`` and ``source`` are 0, and ``bucket`` is -1.
 
     Attributes:
         task: the number of the task at factor 1.
         source: the number of the lane's source from which the rows come; -1 for rows from state.
         bucket: the bucket's number; -1 at factor 1.
-        offset: the offset of the last finished row's record; None if it isn't known, or if rows don't arrive in the
-            order of their records.
+        offset: the offset of the record from which the last finished row comes. None if this offset isn't known, or if
+            rows don't arrive in the order of their records.
         received: how many rows have arrived; 0 if arriving rows aren't counted by bucket.
     """
 
@@ -94,7 +94,9 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """How many rows of a partition have reached a function, and the offset of the last such row's record."""
+    """How many rows of a partition have reached a function, and the offset of the record from which the last of these
+    rows comes.
+    """
 
     source: int
     partition: int
@@ -112,12 +114,13 @@ class TaskReport(msgspec.Struct, frozen=True):
         label: the operator, or a label such as :data:`READING`.
         partition: the number of the Spark task in its Spark stage.
         attempt: the number of the Spark task's attempt. The newest attempt has the highest number.
-        alive: how many seconds ago the Spark task began its work for the operator.
-        seconds: for how many of these seconds it has worked for the operator.
-        counts: the counts that have changed since the last report; all counts in the first report through a
-            connection.
+        alive: how many seconds have passed since the Spark task began its work for the operator.
+        seconds: for how many of these seconds the Spark task has worked for the operator.
+        counts: the counts that have changed since the last report. The first report through a connection has all
+            counts.
         received: the rows that have arrived at the operator, one item for each source and partition.
-        work: the message on which a function has been working longest; None if it has worked for less than a second.
+        work: the message on which a function has been working longest. None if the function has worked on it for less
+            than a second.
         ended: whether the Spark task has finished its work for the operator.
     """
 

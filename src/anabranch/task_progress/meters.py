@@ -1,10 +1,11 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
-A lost report doesn't matter, because the counts of the next one are totals, too. The last report is sent again until it
-succeeds, for a minute at most. If no driver listens, nothing is reported.
+If a report is lost, this doesn't matter, because the counts of the next report are totals, too. The last report is sent
+again until it succeeds, for a minute at most. If no driver listens, nothing is reported.
 
-If the driver cancels the Spark task, the worker process exits. Otherwise, the task would occupy its executor's core for
-up to four more seconds, because Spark waits for the function's next rows before it kills the worker.
+If the driver cancels the Spark task, the worker process exits. If the process didn't exit, the task would occupy its
+executor's core for up to four more seconds, because Spark waits for the function's next rows before it kills the
+worker.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ __all__ = ["LONG_WORK", "REPORT_EVERY", "Message", "Meter", "Tally", "meter"]
 REPORT_EVERY = 0.5
 _CONNECTS_WITHIN = 1.0
 _AGAIN_AFTER, _AT_MOST = 0.5, 30.0
-"""After a failed attempt to reach the driver, the first and the longest pause until the next attempt, in seconds. Each
-failed attempt doubles the pause."""
+"""The pause in seconds after a failed attempt to reach the driver: the first pause, and the longest pause. Each failed
+attempt doubles the pause."""
 _CANCELLED_WITHIN = 0.2
-"""How many seconds the driver's message can precede Spark's own cancellation of a Spark task. If the worker exited
-before the cancellation, Spark would log that the worker crashed."""
+"""The maximum number of seconds between the driver's message about a cancelled Spark task and Spark's own cancellation
+of the task. The worker waits for this time, because Spark would log a crash if the worker exited before the
+cancellation."""
 _CANCEL = msgspec.json.Decoder(Cancel)
 _LAST_WITHIN = 60.0
-"""For how many seconds this process tries to send a Spark task's last report. After that, the driver counts as gone."""
+"""For how many seconds this process tries to send a Spark task's last report. After this time, the process assumes that
+the driver is gone.
+"""
 LONG_WORK = 1.0
 """For how many seconds a function must have worked on a message before the message is reported."""
 
@@ -58,11 +62,11 @@ class Message:
 
     Attributes:
         label: the operator's label.
-        offset: given a row's index among the rows of the function's current call, returns the offset of the record from
-            which the row comes.
-        place: given the same index, returns where the row comes from.
+        offset: a function that gets a row's index among the rows of the function's current call. It returns the offset
+            of the record from which the row comes.
+        place: a function that gets the same index, and returns where the row comes from.
         count: the number of rows of the function's current call.
-        index: this row's index; ``count`` once the function has worked on all rows.
+        index: this row's index. Once the function has worked on all rows, ``count``.
         since: when the work on this row began, in seconds on the monotonic clock; infinity if no work is going on.
     """
 
@@ -91,8 +95,8 @@ class Tally:
     entered: float = 0.0
 
     def count(self, now: float, ordered: bool) -> Count:
-        """The counts to report, including rows that the function's current call has already finished. ``now`` is the
-        time on the monotonic clock. Unless the rows are ``ordered``, no offset is reported.
+        """The counts to report. They include rows that the function's current call has already finished. ``now`` is the
+        time on the monotonic clock. An offset is reported only if the rows are ``ordered``.
         """
         rows, seconds, offset, message = self.rows, self.seconds, self.offset, self.message
         if message is not None:
@@ -122,8 +126,8 @@ class Meter:
     _seconds: float = 0.0
     ended: bool = False
     until: float = math.inf
-    """The time from which the meter is no longer reported, even if its last report was not sent. In seconds on a
-    monotonic clock.
+    """A time in seconds on a monotonic clock. From this time on, the meter isn't reported, even if its last report was
+    not sent.
     """
     sent: int = 0
     """The number of the connection through which the meter was last reported."""
@@ -145,8 +149,8 @@ class Meter:
             self._received[source, partition] = Received(source, partition, total, offset)
 
     def enter(self, tally: Tally, message: Message | None = None) -> None:
-        """Record that a function begins to work on rows of a bucket. If ``message`` is given, the caller keeps it up to
-        date, so that it describes the function's current row."""
+        """Record that a function begins to work on rows of a bucket. If ``message`` is given, the caller keeps
+        ``message`` up to date, so that it describes the function's current row."""
         now = time.monotonic()
         with self._lock:
             tally.entered, tally.message = now, message
@@ -168,8 +172,8 @@ class Meter:
 
     @contextmanager
     def on(self, tally: Tally, rows: int, offset: int | None = None) -> Iterator[None]:
-        """A context manager that counts the time of its block as work on a bucket. Unless the block raises an error,
-        ``rows`` more rows of the bucket then count as finished, up to the record at ``offset``.
+        """A context manager that counts the time of its block as work on a bucket. If the block ends without an error,
+        ``rows`` more rows of the bucket count as finished, up to the record at ``offset``.
         """
         self.enter(tally)
         done, at = 0, None

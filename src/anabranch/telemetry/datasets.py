@@ -27,8 +27,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Datasets:
-    """The streams that a job reads (not the tables of ``join_table``), and the streams and tables that it writes,
-    except for the job's own intermediate streams and dead-letter streams.
+    """The inputs and outputs of a job. Inputs are the streams that the job reads. (Tables of ``join_table`` are left
+    out.) Outputs are the streams and tables that the job writes. The job's own intermediate streams and dead-letter
+    streams are left out.
     """
 
     inputs: tuple[Dataset, ...]
@@ -79,7 +80,7 @@ def _table(output: str, settings: OutputSettings) -> tuple[str, str]:
 
 
 def _postgresql(setting: str, uri: str) -> tuple[str, str]:
-    """The server and the database of a libpq URL; of several servers, the first."""
+    """The server and the database of a libpq URL. If the URL names several servers, the first server."""
     text, references = hidden(uri)
     given = parse_qs(urlsplit(text).query)
 

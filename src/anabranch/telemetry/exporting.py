@@ -28,13 +28,13 @@ _ENDS_WITHIN = 5.0
 
 @contextmanager
 def traces(service: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Inside ``with``, export a span for each batch of this process's lanes, and for each failure of a lane, if
-    OpenTelemetry's variables ask for traces.
+    """If OpenTelemetry's variables ask for traces, export spans inside ``with``. There is a span for each batch of this
+    process's lanes, and for each failure of a lane.
 
     Args:
         service: the service name of the spans, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES sets another.
-        say: called with OpenTelemetry's warnings, and with the reason if a requested export isn't possible (the job
-            then runs without it).
+        say: a function that gets OpenTelemetry's warnings. If a requested export isn't possible, the function gets the
+            reason, and the job runs without the export.
     """
     with ExitStack() as until:
         _started("traces", say, lambda wanted: _trace(wanted, service, until))
@@ -47,12 +47,12 @@ def metrics(
     collect: Callable[[], Sequence[Metric]],
     say: Callable[[str], None],
 ) -> Iterator[None]:
-    """Inside ``with``, export metrics every OTEL_METRIC_EXPORT_INTERVAL milliseconds, if OpenTelemetry's variables ask
-    for metrics.
+    """If OpenTelemetry's variables ask for metrics, export metrics inside ``with``, every OTEL_METRIC_EXPORT_INTERVAL
+    milliseconds.
 
     Args:
         service: as for :func:`traces`.
-        collect: computes the current metrics, in the form of :func:`anabranch.metrics.families`.
+        collect: a function that computes the current metrics, in the form of :func:`anabranch.metrics.families`.
         say: as for :func:`traces`.
     """
     with ExitStack() as until:
@@ -155,8 +155,8 @@ def _resource(service: str) -> Resource:
 
 
 def _end(provider: Any) -> None:
-    """Shut the provider down, which exports whatever hasn't been exported yet. Wait at most ``_ENDS_WITHIN`` seconds,
-    and raise no error."""
+    """Shut the provider down. The provider then exports whatever hasn't been exported yet. Wait at most
+    ``_ENDS_WITHIN`` seconds, and raise no error."""
     ending = threading.Thread(target=provider.shutdown, name="exports the last figures", daemon=True)
     ending.start()
     ending.join(_ENDS_WITHIN)

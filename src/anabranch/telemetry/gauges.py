@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""For how many seconds computed metrics, or the failure to compute them, are reused, so that they are computed only
-once for all instruments of an export."""
+"""For how many seconds computed metrics are used again. So metrics are computed only once for all instruments of an
+export. If the metrics can't be computed, the failure is also used again."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:
@@ -22,7 +22,8 @@ def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequen
 
     Args:
         meter: creates the instruments.
-        collect: computes the current metrics. If it raises an error, no instrument reports anything in this export.
+        collect: a function that computes the current metrics. If the function raises an error, no instrument reports
+            anything in this export.
         names: all families that ``collect`` can return. Their samples are ignored.
     """
     present = _Present(collect)

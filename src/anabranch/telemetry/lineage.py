@@ -28,11 +28,12 @@ EVERY = 2.0
 """Seconds between two checks of the jobs."""
 _ENDS_WITHIN = 5.0
 MOST_PENDING = 1_000
-"""The maximum number of events that are kept while they can't be sent. The oldest ones are dropped first."""
+"""The maximum number of events that are kept while they can't be sent. The oldest events are dropped first."""
 _MOST_FAILURES = 3
-"""An attempt to send the pending events stops after the events of this many jobs have failed, or when an event has
-failed and :data:`EVERY` seconds have passed. The events that weren't tried come first in the next attempt. So if the
-service can't be reached, an attempt doesn't wait for the time limit of each event.
+"""The number of jobs whose events may fail in one attempt to send the pending events. If the events of this many jobs
+have failed, the attempt stops. The attempt also stops when an event has failed and :data:`EVERY` seconds have passed. So
+if the service can't be reached, an attempt doesn't wait for the time limit of each event. In the next attempt, the
+events that weren't tried come first.
 """
 _MOST_REFUSALS = 10
 _LATER = frozenset({408, 429})
@@ -46,8 +47,8 @@ class Jobs(Protocol):
     """The source of the jobs that are reported."""
 
     def jobs(self, also: Collection[str]) -> list[JobStatus] | None:
-        """The jobs that this process serves, and the jobs named in ``also`` that still exist. None if this process
-        doesn't lead, and therefore reports no jobs now.
+        """The jobs that this process serves, and the jobs named in ``also`` that still exist. If this process doesn't
+        lead, it reports no jobs now, and the result is None.
 
         Raises:
             AnabranchError: the jobs can't be determined now.
@@ -71,8 +72,8 @@ def reported(jobs: Jobs, say: Callable[[str], None]) -> Iterator[None]:
 
     Args:
         jobs: the source of the jobs.
-        say: called with the reason if requested reports aren't possible (the jobs then run without them), or if they
-            fail temporarily.
+        say: a function that gets the reason if requested reports aren't possible, or if they fail temporarily. If
+            reports aren't possible, the jobs run without them.
     """
     if not is_wanted(os.environ):
         yield
@@ -118,7 +119,7 @@ class _Pending:
     refusals: int = 0
     """How often the service has refused the event."""
     sent_before: int = 0
-    """How many events had been sent when the service refused this one for the first time."""
+    """How many events of all jobs had been sent when the service refused this event for the first time."""
     done: bool = False
     """Whether the event has been sent or given up."""
 
@@ -160,8 +161,8 @@ class _Reporter:
             self._send()
 
     def _send(self) -> None:
-        """Try to send the pending events. The events of one job are sent in order: if an event fails, the later ones
-        wait. The jobs whose events failed longest ago come first.
+        """Try to send the pending events. The events of each job are sent in order: if an event fails, the job's later
+        events aren't tried. The jobs whose events failed longest ago come first.
         """
         self._attempts += 1
         ends = time.monotonic() + EVERY
@@ -184,7 +185,9 @@ class _Reporter:
         self._failed = {**before, **dict.fromkeys(failed, self._attempts)}
 
     def _is_given_up(self, pending: _Pending, error: Exception) -> bool:
-        """Whether to give up an event that has failed, because the service keeps refusing it, but accepts others."""
+        """Whether to give up an event that has failed. This is the case if the service has refused the event several
+        times, although it has accepted other events in the meantime.
+        """
         status = getattr(getattr(error, "response", None), "status_code", 0)
         if 400 <= status < 500 and status not in _LATER:
             pending.sent_before = pending.sent_before if pending.refusals else self._sent

@@ -21,9 +21,9 @@ _NS = 1_000_000_000
 class BatchSpans:
     """Creates spans from the batches of lanes.
 
-    Each phase that took time, according to a batch's report, becomes a span that is as long as the phase was, but ends
-    no later than the batch. In reality, phases overlap or alternate; but the spans follow one another, in the order in
-    which records pass through the phases.
+    Each phase that took time, according to a batch's report, becomes a span. The span is as long as the phase was, but
+    ends no later than the batch. In reality, phases overlap or alternate. The spans, however, follow one another, in the
+    order in which records pass through the phases.
 
     Args:
         tracer: creates the spans.

@@ -27,8 +27,8 @@ from anabranch.testing.broker_properties import ADDRESS, SCRAM, Ports, Tls, logi
 __all__ = ["ADDRESS", "QUICK", "SCRAM", "Cluster", "Tls", "start"]
 
 PORTS = range(20_000, 32_000)
-"""The ports that brokers can get. The range is below the ports that Linux and macOS use for outgoing connections, so no
-connection takes a broker's port while the broker is down.
+"""The ports that brokers can get. The range is below the ports that Linux and macOS use for outgoing connections. So no
+outgoing connection takes a broker's port while the broker is down.
 """
 
 READY_SECONDS = 120.0
@@ -44,7 +44,7 @@ QUICK = (
     "-XX:+UnlockDiagnosticVMOptions",
     "-XX:-BytecodeVerificationRemote",
 )
-"""Java options with which a broker starts in 3 s instead of 4. They turn off the optimizing compiler and the
+"""Java options that let a broker start in 3 s instead of 4 s. The options turn off the optimizing compiler and the
 verification of classes. (The jars are pinned, so their classes needn't be verified.)"""
 
 LOGGING = """\
@@ -141,8 +141,8 @@ class Cluster:
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a stopped or killed broker again, with its former ports and data, and wait until it serves requests.
-        Raises AnabranchError if it is already running, ends during its start or takes too long."""
+        """Start a stopped or killed broker again, with its former ports and data. Wait until the broker serves requests.
+        Raises AnabranchError if the broker is already running, ends during its start, or takes too long."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")
@@ -174,18 +174,18 @@ def start(
             with the same number of brokers.
         jars: the folder with the broker's jars, as returned by :func:`anabranch.systems.kafka.jars.broker_folder`.
         count: the number of brokers. With 3 or more, the cluster survives the loss of one broker.
-        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated. If it
-            is empty, the brokers have no racks.
-        properties: settings for all brokers, which override the cluster's own settings; only ``log.dirs`` can't be
-            overridden.
-        sasl: passwords by user. If there are users, clients must log in, with PLAIN or SCRAM-SHA-512.
-        flags: Java options. With the default, brokers start quickly but run slowly.
-        tls: the brokers' certificate, with which traffic between clients and brokers is encrypted.
+        racks: the ``broker.rack`` of each broker. If there are fewer racks than brokers, the list is repeated. If the
+            list is empty, the brokers have no racks.
+        properties: settings for all brokers. They override the cluster's own settings, except ``log.dirs``, which can't
+            be overridden.
+        sasl: passwords by user. If there are users, clients must log in with PLAIN or SCRAM-SHA-512.
+        flags: Java options. The default options let brokers start quickly, but run slowly.
+        tls: the brokers' certificate. If it is given, the traffic between clients and brokers is encrypted.
 
     Raises:
         NotFoundError: Java isn't installed.
         AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, or a broker ended
-            during its start or took too long. The message contains the end of a broker's log, unless ports are missing.
+            during its start or took too long. Unless ports are missing, the message contains the end of a broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -225,14 +225,14 @@ class _Broker:
         self.config.write_text("".join(f"{name}={json.dumps(value)[1:-1]}\n" for name, value in lines.items()))
 
     def is_of(self, cluster_id: str) -> bool:
-        """Whether the data folder belongs to the cluster ``cluster_id``, the id that was reported on this broker's
-        port. If not, a broker of another cluster is listening on the port.
+        """Whether the data folder belongs to the cluster ``cluster_id``, which is the id that was reported on this
+        broker's port. If the folder doesn't, a broker of another cluster is listening on the port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 
     def format(self, cluster_id: str, sasl: Mapping[str, str]) -> subprocess.Popen[bytes] | None:
-        """Start a process that formats the data folder, and return the process; None if an earlier start has formatted
-        the folder. ``sasl`` has the passwords of the cluster's users.
+        """Start a process that formats the data folder, and return the process. If an earlier start has formatted the
+        folder, return None. ``sasl`` has the passwords of the cluster's users.
         """
         if self._meta.exists():
             return None

@@ -87,8 +87,8 @@ def _without_servers(properties: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def opened(settings: Settings, names: Names) -> Iterator[KafkaStreams]:
-    """A context manager that provides access to the run's streams. At its end, the run's topics and consumer groups are
-    deleted."""
+    """A context manager that provides access to the run's streams. When the context ends, the run's topics and consumer
+    groups are deleted."""
     topics = {stream: bound.topic for stream, bound in settings.streams.items() if bound.topic is not None}
     streams = KafkaStreams(settings.systems.kafka, topics)
     try:

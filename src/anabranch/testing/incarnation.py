@@ -40,8 +40,9 @@ _PERIOD = 0.03
 class Incarnation:
     """One simulated process of a job. The next simulated process continues from the files that this one leaves behind.
 
-    Every method that runs the job raises JobFailedError if a lane fails, OutOfTimeError at the deadline, and another
-    AnabranchError if ``anabranch run`` would refuse the job. ``deadline`` is in seconds on the monotonic clock.
+    Every method that runs the job raises JobFailedError if a lane fails, and OutOfTimeError at the deadline. If
+    ``anabranch run`` would refuse the job, the method raises another AnabranchError. ``deadline`` is in seconds on the
+    monotonic clock.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:
@@ -78,8 +79,9 @@ class Incarnation:
             return ()
 
     def run_and_change(self, wish: ScaleRequest | RewindRequest) -> None:
-        """Run the job until it is at work (it has processed some rows or has nothing to read), request a change, and
-        stop the job when the change is complete. Raises AnabranchError if the job doesn't allow the change.
+        """Run the job until it is at work, which means that it has processed some rows or has nothing to read. Then
+        request a change, and stop the job when the change is complete. Raises AnabranchError if the job doesn't allow
+        the change.
         """
         if isinstance(wish, ScaleRequest):
             self._run_and_change(lambda: self._coordinator.scale(self._job, wish))
@@ -154,8 +156,9 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. At each heartbeat, also stops the job if a lane has failed,
-    checks the deadline, and carries out a kill or a change if its time has come."""
+    """Passes the container's calls on to the coordinator. Each heartbeat is also used for checks: if a lane has failed,
+    the job is stopped; if the deadline has passed, an error is raised; if the job is ready for a kill or a change, the
+    kill or the change is carried out."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator
@@ -186,7 +189,9 @@ class _Watched:
         return self._coordinator.heartbeat(beat, wait)
 
     def _make(self, change: Callable[[], object]) -> None:
-        """Called at each heartbeat: request the change once the job is at work, and stop the job once it runs again."""
+        """Request the change once the job is at work. After the change, stop the job once it runs again. This method is
+        called at each heartbeat.
+        """
         status = self._coordinator.status(self._job)
         if status.state != DeploymentState.RUNNING:
             return

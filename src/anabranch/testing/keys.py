@@ -1,5 +1,5 @@
 """Encodes the keys of test inputs as Spark would (see "Key bytes" in docs/reference/operators.md). Text isn't changed,
-even in a date or time column: a job must see the form that a test gives.
+even in a date or time column, because the job must get the text exactly as it is in the test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode(fields: Sequence[Field], row: Mapping[str, Any]) -> bytes | None:
         row: the row's values, by column. Columns that the row lacks count as null.
 
     Raises:
-        UsageError: the only key column is a string, binary, int or bigint, and its value doesn't fit this type; or a
+        UsageError: the only key column is a string, binary, int or bigint, but its value doesn't fit this type; or a
             value can't be part of a key.
     """
     values = [row.get(name) for name, _ in fields]

@@ -35,8 +35,8 @@ logging.getLogger("py4j.clientserver").addFilter(_is_news)
 
 
 class Kill:
-    """Holds each lane in the batch that reaches the end of the lane's inputs: after this batch is published, and before
-    it is committed. When all lanes are ready, kills them.
+    """Holds each lane in the batch that reaches the end of the lane's inputs. The lane is held after this batch is
+    published, and before the batch is committed. When all lanes are ready, kills them.
 
     A lane is ready when it is held or idle, and no lane will write more records to the lane's inputs.
 
@@ -57,9 +57,10 @@ class Kill:
         self.pending: tuple[Pending, ...] = ()
 
     def reached(self, step: str, lane: str, batch: int) -> None:
-        """If a lane has published the batch that reaches the end of its inputs, hold the lane until the job is killed,
-        the kill is cancelled, or the lane's inputs have more records. This is the callback for
-        :func:`crash_points.watched`, and runs on the lane's own thread.
+        """If a lane has published the batch that reaches the end of the lane's inputs, hold the lane. The lane is held
+        until the job is killed, the kill is cancelled, or the lane's inputs have more records.
+
+        This method is the callback for :func:`crash_points.watched`, and runs on the lane's own thread.
 
         Raises:
             KilledError: the job was killed while this lane was held.
@@ -75,7 +76,7 @@ class Kill:
             time.sleep(_POLL)
 
     def due(self, reports: Sequence[LaneReport]) -> bool:
-        """Whether every lane is ready to be killed. A lane that has failed cancels the kill."""
+        """Whether every lane is ready to be killed. If a lane has failed, this method cancels the kill."""
         self._reports = {report.lane: report for report in reports}
         if any(report.phase == LanePhase.FAILED for report in reports):
             self._off.set()
