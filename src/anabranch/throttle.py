@@ -33,8 +33,8 @@ class Throttled:
 
 @dataclass
 class LastTold:
-    """Remembers the last text that was shown about each thing, so that an attempt that keeps failing for the same
-    reason is reported only once. Thread-safe.
+    """Remembers the last text that was shown about each thing. So if an attempt keeps failing for the same reason, this
+    is reported only once. Thread-safe.
     """
 
     _texts: dict[Hashable, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ class BatchSpans:
     """Creates spans from the batches of lanes.
 
     Each phase that took time, according to a batch's report, becomes a span. The span is as long as the phase was, but
-    ends no later than the batch. In reality, phases overlap or alternate. The spans, however, follow one another, in the
+    ends no later than the batch. In reality, phases overlap or alternate. The spans, however, follow one another in the
     order in which records pass through the phases.
 
     Args:

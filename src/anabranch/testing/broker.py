@@ -141,8 +141,8 @@ class Cluster:
         self._brokers[index].end(signal.SIGKILL)
 
     def start_again(self, index: int = 0) -> None:
-        """Start a stopped or killed broker again, with its former ports and data. Wait until the broker serves requests.
-        Raises AnabranchError if the broker is already running, ends during its start, or takes too long."""
+        """Start a stopped or killed broker again, with its former ports and data. Wait until the broker serves
+        requests. Raises AnabranchError if the broker is already running, ends during its start, or takes too long."""
         broker = self._brokers[index]
         if broker.runs:
             raise AnabranchError(f"broker {index} runs already", "stop or kill it first")

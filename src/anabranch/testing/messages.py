@@ -29,19 +29,19 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 @dataclass(frozen=True)
 class Message:
-    """A row with a key, headers, timestamp or partition of your choice. Each argument that you leave out has the same
+    """A row with a key, headers, timestamp or partition of your choice. If you leave out an argument, it has the same
     default as for a plain row.
 
     Args:
-        value: a dict (written as JSON, without the columns from which the key is made), bytes or str (written
-            unchanged), or None (no value). Streams in the formats ``avro``, ``confluent`` and ``protobuf`` take no
-            dicts.
-        key: bytes, str (as UTF-8) or None (no key). Default: for a dict, made from the columns that ``read(key=...)``
-            declares; for other values, no key.
+        value: a dict, bytes, str or None. A dict is written as JSON, without the columns from which the key is made.
+            Bytes and str are written unchanged. None stands for no value. Streams in the formats ``avro``,
+            ``confluent`` and ``protobuf`` take no dicts.
+        key: bytes, str (as UTF-8) or None (no key). If ``value`` is a dict, the key is by default made from the columns
+            that ``read(key=...)`` declares. For other values, there is no key by default.
         headers: a dict, or pairs of name and value if a name occurs more than once.
         timestamp: a datetime with a time zone. Default: now.
-        partition: the partition's number. Default: determined by the key, as in Kafka. Messages without a key go to
-            the partitions in turn.
+        partition: the partition's number. By default, the key determines the partition, as in Kafka. Messages without a
+            key go to the partitions in turn.
     """
 
     value: Mapping[str, Any] | bytes | str | None
@@ -76,8 +76,8 @@ class Encoder:
         """Encode a plain row or a :class:`Message`. ``place`` is the row's index in the input's list, for errors.
 
         Raises:
-            UsageError: ``row`` has a type that no row can have, can't be encoded, or has an invalid key, timestamp or
-                partition.
+            UsageError: ``row`` has a type that no row can have; it can't be encoded; or it has an invalid key,
+                timestamp or partition.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))

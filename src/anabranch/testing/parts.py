@@ -25,7 +25,7 @@ class Sentinel:
 
 
 BATCH = Sentinel("BATCH")
-"""The rows before this sentinel are processed until the job is idle; only then are the following rows added."""
+"""The rows before this sentinel are processed until the job is idle. After that, the following rows are added."""
 
 KILL = Sentinel("KILL")
 """The job dies here, as with ``kill -9``, and a new incarnation continues. See :func:`anabranch.testing.run`."""
@@ -38,8 +38,8 @@ reads the following rows. See :func:`anabranch.testing.run`."""
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """Changes the job's factor, as in ``SCALE(4)``, once the job has run a batch of the preceding rows, or has nothing
-    to read.
+    """Changes the job's factor, as in ``SCALE(4)``. The change happens once the job has run a batch of the preceding
+    rows, or has nothing to read.
 
     Args:
         factor: the new factor, a power of two.
@@ -56,8 +56,8 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """Rewinds the job as ``anabranch rewind`` does, once the job has run a batch of the preceding rows, or has nothing
-    to read.
+    """Rewinds the job as ``anabranch rewind`` does. The rewind happens once the job has run a batch of the preceding
+    rows, or has nothing to read.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:

@@ -22,10 +22,10 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, or None. It is decoded according to the stream's format: JSON is parsed, ``string`` becomes
-            str, and values in other formats stay bytes, as do dead letters that can't be decoded. (A job that writes
-            JSON leaves null columns out.) A JSON number with a fraction becomes a float, so digits of a decimal may be
-            lost: see ``raw``.
+        value: the value, or None. JSON is parsed, and a value in the format ``string`` becomes str. Values in other
+            formats stay bytes, and so do dead letters that can't be decoded. (A job that writes JSON leaves null
+            columns out.) A JSON number with a fraction becomes a float, so digits of a decimal may be lost: see
+            ``raw``.
         headers: pairs of a name and a value.
         timestamp: the record's timestamp, in UTC.
         raw: the value's bytes as they are in the stream, or None.
@@ -56,8 +56,8 @@ class Pending:
 
 
 class Result:
-    """The contents of all streams that a job wrote: its outputs (even those for which the configuration names a table),
-    its intermediate streams, and its dead letters.
+    """The contents of all streams that a job wrote: its outputs, its intermediate streams, and its dead letters. An
+    output is included even if the configuration names a table for it.
 
     Rows are listed partition by partition, and within a partition by offset. So the rows of one key are in the order in
     which they were written, but rows of different keys may be in another order.
@@ -105,9 +105,9 @@ class Result:
 
         Raises:
             NotFoundError: the job does not write this stream.
-            UsageError: no column is named, or no row has a column of that name. (Columns that are null in all rows are
-                left out.) Also raised if a column has values that can't be keys of a dict, or if a value is not a JSON
-                object.
+            UsageError: no column is named, or no row has a column of that name. (A column that is null in all rows is
+                left out of the rows.) This error is also raised if a column has values that can't be keys of a dict, or
+                if a value is not a JSON object.
 
         Example:
             ```python
@@ -150,8 +150,8 @@ class Result:
 def decoded(value: bytes | None, format_: str, stream: str = "") -> Any:
     """A value, decoded according to its stream's format.
 
-    A dead letter's value that can't be decoded stays bytes: this may be the reason why the record became a dead letter.
-    In other streams, such a value raises ValueError or, if it is nested too deeply, RecursionError.
+    If a dead letter's value can't be decoded, it stays bytes, because this may be the reason why the record became a
+    dead letter. In other streams, such a value raises ValueError or, if the value is nested too deeply, RecursionError.
     """
     if value is None or format_ not in ("json", "string"):
         return value

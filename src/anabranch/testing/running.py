@@ -43,14 +43,14 @@ __all__ = ["run"]
 
 _PARTITIONS = 2
 _FAILING = ("on_error", "on_null_key")
-"""Settings whose value is ``"fail"`` in a test, unless the test or the configuration sets them. With this value, a
+"""Settings that are ``"fail"`` in a test, unless the test or the configuration sets them. If a setting is ``"fail"``, a
 record that can't be processed fails the test."""
 
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, the job and its streams have other names; ``here`` replaces
-    these names in a text with the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
+    ``here`` replaces these other names in a text with the test's names."""
 
     file: JobFile
     settings: Settings
@@ -71,9 +71,9 @@ def run(
 ) -> Result:
     """Run a job on lists of rows until the job is idle, and return the rows that it wrote.
 
-    The planner, coordinator, container, Spark, and embedded log or Kafka broker are real; only the death of a process
-    (``KILL``) is simulated. The first call uses the Spark session of this process or, if there is none, starts a small
-    one. Later calls use the same session.
+    The planner, coordinator, container, Spark, and embedded log or Kafka broker are real. Only the death of a process
+    (``KILL``) is simulated. If this process has a Spark session, the first call uses it. Otherwise, the first call
+    starts a small session. Later calls use the same session.
 
     To change, kill or drain the job at some point of an input, put a sentinel among the rows at this point. The first
     sentinels of all inputs take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH``
@@ -81,52 +81,53 @@ def run(
     are:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
-    - ``KILL``: process the preceding rows until every lane that has rows to process has published its last batch: the
-      batch that reaches the end of the lane's inputs. Before any of these batches is committed, end all lanes without
-      informing the coordinator. Then a new coordinator and a new container with a higher epoch continue in the same
-      folders, and repeat these batches. The Python and Java processes stay alive, so the variables of your module keep
-      their values, but queries, state in memory and writers are lost.
+    - ``KILL``: process the preceding rows until every lane that has rows to process has published its last batch, which
+      is the batch that reaches the end of the lane's inputs. Before any of these batches is committed, end all lanes
+      without informing the coordinator. Then start a new coordinator and a new container, which has a higher epoch.
+      These continue in the same folders, and repeat the published batches. The Python and Java processes stay alive,
+      so the variables of your module keep their values. Queries, state in memory and writers are lost.
     - ``SCALE(4)``: change the job's factor as ``anabranch scale`` does. With a small ``max_rows_per_batch``, the change
       happens while some of the preceding rows are still unread.
     - ``REWIND("earliest", state="clear")``: rewind the job as ``anabranch rewind`` does.
     - ``EXPAND(8)``: give the stream 8 partitions. The following rows are distributed by the new count.
-    - ``DRAIN``: drain the job as ``anabranch drain --up-to latest`` does. A new deployment, in which running aggregates
-      continue, reads the following rows.
+    - ``DRAIN``: drain the job as ``anabranch drain --up-to latest`` does. A new deployment reads the following rows. In
+      this deployment, running aggregates continue.
 
     Args:
         job: a Job, or the path of a job file.
-        inputs: the rows of each stream that the job reads, in order. A row is a dict (a JSON value; columns that
-            ``read(key=...)`` declares become the message key), bytes or str (the value, unchanged), None, or a
-            :class:`Message`. Values in the formats ``avro``, ``protobuf`` and ``confluent`` are bytes, in inputs and
-            in results.
+        inputs: the rows of each stream that the job reads, in order. A row is a dict, bytes, str, None, or a
+            :class:`Message`. A dict is a JSON value; its columns that ``read(key=...)`` declares become the message
+            key. Bytes and str are the value, unchanged. Values in the formats ``avro``, ``protobuf`` and ``confluent``
+            are bytes, in inputs and in results.
         broker: ``"host:port"`` of a Kafka broker. All streams become topics with names that are unique to this run. At
             the end, these topics and the run's consumer groups are deleted. Credentials come from ``[systems.kafka]``.
             Default: all streams are in the embedded log, whatever the configuration says.
-        partitions: the partition count of all inputs, or a dict of counts by name (2 for inputs that aren't named).
-        config: the path of an ``anabranch.toml``; only its sections ``[job]``, ``[streams]``, ``[formats]`` and
-            ``[systems.kafka]`` are used. Default: the file that ``anabranch run`` would use; for a Job, the file in the
-            working folder.
+        partitions: the partition count of all inputs, or a dict of counts by name. Inputs that the dict doesn't name
+            have 2 partitions.
+        config: the path of an ``anabranch.toml``. Only its sections ``[job]``, ``[streams]``, ``[formats]`` and
+            ``[systems.kafka]`` are used. By default, this is the file that ``anabranch run`` would use. If ``job`` is a
+            Job, the default is the file in the working folder.
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the time limit for the whole run in seconds, not counting the start of Spark.
-        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Whatever
-            the file says, these settings have fixed values unless they are given here: ``state_partitions`` and
-            ``attempts`` are 1, ``target_batch_seconds`` is 0 (so a run always has the same batches), and without
-            ``broker``, ``trigger`` is ``"micro-batch"``. ``on_error`` and ``on_null_key`` are ``"fail"`` unless they
-            are given here or the file sets them.
+        settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Some
+            settings ignore the file, and have fixed values unless they are given here. ``state_partitions`` and
+            ``attempts`` are 1. ``target_batch_seconds`` is 0, so that a run always has the same batches. Without
+            ``broker``, ``trigger`` is ``"micro-batch"``. Two other settings, ``on_error`` and ``on_null_key``, are
+            ``"fail"`` unless they are given here or the file sets them.
 
     Returns:
         The rows of every stream that the job wrote.
 
     Raises:
         UsageError: an input is missing, is not read by the job, or contains a row that cannot be put into the stream.
-            Also raised if the inputs have different sentinels in the same place, or a ``KILL`` although the trigger is
-            ``"real-time"``. Also raised if ``partitions`` names a stream that is not an input, if ``folder`` is not
-            empty, or if the job's module has been edited since it was imported.
+            This error is also raised if the inputs have different sentinels in the same place, or if they have a
+            ``KILL`` although the trigger is ``"real-time"``. It is also raised if ``partitions`` names a stream that is
+            not an input, if ``folder`` is not empty, or if the job's module has been edited since it was imported.
         JobFailedError: a lane failed; the error has the text that ``anabranch run`` would print.
         OutOfTimeError: the job was not idle before the timeout.
         AnabranchError: the broker does not answer; the Spark session has no Kafka connector; or the job does not allow
-            a change that a sentinel requests. If ``anabranch run`` would refuse the job, its error is raised, such as
-            GraphError.
+            a change that a sentinel requests. If ``anabranch run`` would refuse the job, the error of ``anabranch run``
+            is raised, such as GraphError.
 
     Example:
         ```python

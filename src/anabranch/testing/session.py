@@ -25,9 +25,9 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Java options for test processes, most of which run for about a minute. With only the fast compiler, tests take a
-quarter less time. The fast compiler's default code cache is small: a process that runs longer would fill the cache, and
-Java would stop compiling. So the cache is made larger.
+"""Java options for test processes, most of which run for about a minute. They turn off Java's optimizing compiler. With
+only the fast compiler, tests take a quarter less time. The fast compiler's code cache is small by default. A process
+that runs longer would fill the cache, and Java would stop compiling. So the options make the cache larger.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
@@ -70,8 +70,9 @@ def shared(settings: Settings) -> SparkSession:
 
 @contextmanager
 def _module_path() -> Iterator[None]:
-    """A context for starting the JVM, whose Python workers then import modules from the same folders as this process.
-    Afterwards, the environment is as before, because a test may start other Python processes with another version.
+    """A context for starting the JVM. The JVM's Python workers import modules from the same folders as this process.
+    When the context ends, the environment is as before, because a test may start other Python processes with another
+    version.
     """
     before = os.environ.get("PYTHONPATH")
     known = [before] if before else []

@@ -27,8 +27,8 @@ from anabranch.testing.messages import Encoded
 __all__ = ["EmbeddedStreams", "KafkaStreams", "Streams"]
 
 Found = Iterator[tuple[int, int, dict[str, Any]]]
-"""Records, partition by partition, in order: the partition, the offset, and the columns of ``RECORD_SCHEMA``, with the
-timestamp as :func:`nearest_datetime` returns it.
+"""Records, partition by partition, in order. Each item has the partition, the offset, and the columns of
+``RECORD_SCHEMA`` as a dict. The timestamp is a value that :func:`nearest_datetime` returns.
 """
 
 _Delete = Callable[[AdminClient, list[str]], Mapping[str, Future[None]]]
@@ -43,8 +43,8 @@ _GONE = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.NOT_COORDINATOR,
 }
-"""Errors after which the deletion of topics or groups continues: the topic or group is already deleted, or can be
-deleted a moment later."""
+"""Errors after which the deletion of topics or groups continues. With these errors, the topic or group is already
+deleted, or can be deleted a moment later."""
 
 
 class Streams(Protocol):
@@ -104,7 +104,8 @@ class EmbeddedStreams:
 
 
 class KafkaStreams:
-    """Streams that are topics of a broker. ``topics`` maps each stream to its topic; other topics are ignored."""
+    """Streams that are topics of a broker. ``topics`` maps each stream to the stream's topic. All other topics of the
+    broker are ignored."""
 
     def __init__(self, settings: KafkaSettings, topics: Mapping[str, str]) -> None:
         self._settings = settings
@@ -116,8 +117,8 @@ class KafkaStreams:
         return [stream for stream in self._system.streams() if stream in self._topics]
 
     def create(self, stream: str, partitions: int) -> None:
-        """Create a topic that keeps records of any age: a broker computes the age from the timestamp, and a test's
-        timestamps can be old."""
+        """Create a topic that keeps records of any age. A broker computes a record's age from the record's timestamp,
+        and a test's timestamps can be old."""
         self._system.create(stream, partitions, internal=True)
 
     def expand(self, stream: str, partitions: int) -> None:

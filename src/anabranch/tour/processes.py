@@ -23,9 +23,9 @@ _LOOK = 0.05
 
 
 class Interruptions:
-    """Inside ``with``, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt: at once or, if the signal arrives
-    in a ``with`` block of :meth:`undisturbed`, at the end of that block. Later signals have no effect. Signals that
-    were ignored before stay ignored.
+    """Inside ``with``, the first SIGINT, SIGTERM or SIGHUP raises KeyboardInterrupt. If the signal arrives in a block
+    of :meth:`undisturbed`, the exception is raised at the end of that block. Otherwise, the exception is raised at
+    once. Later signals have no effect. If a signal was ignored before, it stays ignored.
     """
 
     def __init__(self) -> None:
@@ -51,14 +51,14 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of this object's ``with`` block, where signals can't interrupt the call.
-        Functions are called in the reverse order of their addition."""
+        """Call ``clear_away`` at the end of this object's ``with`` block, when signals can't interrupt the call. If
+        several functions are added, the last one is called first."""
         self._at_end.append(clear_away)
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Inside ``with``, signals don't interrupt the code. A signal that arrives there takes effect at the end of the
-        block.
+        """Inside ``with``, signals don't interrupt the code. If a signal arrives during the block, it takes effect at
+        the end of the block.
         """
         self._deferring += 1
         try:

@@ -92,7 +92,7 @@ class Tour:
         self._until("the first flights are read", lambda: self._read() > 0 or None)
 
     def _fall_behind(self) -> float:
-        """Wait while the job falls behind. Returns how many flights per second it reads."""
+        """Wait while the job falls behind. Returns how many flights per second the job reads."""
         self._screen.chapter("It falls behind", "More flights arrive than can be looked up one after another.")
         begin, read = time.monotonic(), self._read()
         while time.monotonic() < begin + _WATCHED or self._read() == read:

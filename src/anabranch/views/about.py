@@ -18,21 +18,21 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     program: str
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads or, if none leads at the moment, that led last. None if no coordinator has
-    ever led, or if the last leader has resigned.
+    """The URL of the coordinator that leads. If no coordinator leads at the moment, the URL of the last one that led.
+    None if no coordinator has ever led, or if the last leader has resigned.
     """
     lease: float
     """How many seconds a container counts as alive after a heartbeat."""
     grace: float | None
-    """The seconds from the end of a silent container's lease until it loses its seat; None if the container keeps the
-    seat until another process takes the seat.
+    """How many seconds after the end of a silent container's lease the container loses its seat. None if the container
+    keeps the seat until another process takes the seat.
     """
     invalid_heartbeats: int
     store: str
     """The store's URL, without a password."""
     links: dict[str, str] = {}
-    """The links that the dashboard shows for each container: for each link's name, an address with placeholders such as
-    ``{host}`` and ``{pid}``.
+    """The links that the dashboard shows for each container. The keys are the links' names. The values are addresses
+    with placeholders such as ``{host}`` and ``{pid}``.
     """
 
 
@@ -127,16 +127,18 @@ class Partitions(Document, frozen=True, kw_only=True):
     total: int
     """The number of all rows that match the request."""
     table: Table
-    """The rows. ``time`` is the watermark of the partition itself, in Unix ms; None if unknown, for example because the
-    container doesn't know yet that somebody is looking at partitions.
+    """The rows. ``time`` is the watermark of the partition itself, in Unix ms. ``time`` is None if it isn't known, for
+    example because the container doesn't know yet that somebody is looking at partitions.
     """
     totals: dict[str, int] = {}
     """Metrics for all rows that match the request. ``lag`` is the sum of the lags, in offsets. ``idle`` is the number
-    of rows whose partition is idle, and ``unknown`` the number of rows whose lag is unknown. ``timed`` is the number of
-    rows that have a known ``time`` and aren't idle; ``holding`` is how many of these have a ``time`` within a minute of
-    the earliest one.
+    of rows whose partition is idle. ``unknown`` is the number of rows whose lag is unknown. ``timed`` is the number of
+    rows that have a known ``time`` and aren't idle. Of these ``timed`` rows, ``holding`` counts those whose ``time`` is
+    within a minute of the earliest ``time``.
     """
     quantiles: dict[str, int] = {}
     """Quantiles of the lag over all matching rows with a known lag, in offsets."""
     watermarks: Table
-    """The watermark, in Unix ms, of each lane that has reported, and the partition that holds this watermark back."""
+    """For each lane that has reported, the lane's watermark in Unix ms, and the partition that holds this watermark
+    isn't later.
+    """

@@ -31,8 +31,8 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     outcome: Outcome = "open"
     ended: float | None = None
     seconds: float | None = None
-    """The seconds until all new lanes were running, or until the change failed. None if the change is still open, or if
-    another change undid it.
+    """How many seconds passed until all new lanes were running, or until the change failed. None if the change is still
+    open, or if another change undid it.
     """
     closing: int | None = None
     """How many lanes closed."""
@@ -41,12 +41,12 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     """How many seconds output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """How many seconds output paused: 0.0 if no pause was seen, normally because no records arrived; None if the
-    duration isn't known, or not known yet.
+    """How many seconds output paused. If no pause was seen, normally because no records arrived, this is 0.0. If the
+    duration isn't known, or isn't known yet, this is None.
     """
     paused_lane: str | None = None
-    """The new lane with the longest pause, which ended with this lane's first output; None if unknown. The length of
-    this pause is ``measured_pause``.
+    """The new lane with the longest pause; None if it isn't known. The pause ended with this lane's first output.
+    ``measured_pause`` is the length of the pause.
     """
     reason: str = ""
     """Why the change failed, or was undone."""

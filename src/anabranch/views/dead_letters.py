@@ -8,7 +8,7 @@ __all__ = ["Content", "DeadLetter", "DeadLetters", "Origin"]
 
 
 class Content(Document, frozen=True, kw_only=True):
-    """The bytes of a key or a value: as ``text`` if they are UTF-8, otherwise as ``base64``."""
+    """The bytes of a key or a value. They are in ``text`` if they are UTF-8, and otherwise in ``base64``."""
 
     bytes: int
     """The number of bytes."""
@@ -57,10 +57,11 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The stream that contains ``letters``; empty if the job has no dead-letter stream."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """For each partition, the offset before which to request earlier letters; partitions without earlier letters are
+    """For each partition, the offset before which to request earlier letters. Partitions without earlier letters are
     left out.
     """
     partly: bool = False
     """Whether the coordinator stopped reading early, because reading took too long or there was too much to read. If
-    so, letters that are newer than some of ``letters`` can be missing: request them with ``before``.
+    True, letters that are newer than some of ``letters`` can be missing. To get the missing letters, request them with
+    ``before``.
     """

@@ -33,7 +33,7 @@ class EarlyOutput(Document, frozen=True, kw_only=True):
     """The stream that contains ``rows``; empty if the job has no such stream."""
     rows: tuple[EarlyRow, ...]
     total: int
-    """The number of rows of incomplete windows among the examined records, including rows that aren't in ``rows``."""
+    """How many of the examined records are rows of incomplete windows, including rows that aren't in ``rows``."""
     looked_at: int
     """How many records were examined: the newest records of each partition."""
     partly: bool = False

@@ -26,8 +26,8 @@ class LoggedEvent(Document, frozen=True, kw_only=True):
     kind: EventKind = "other"
     """The kind of event. Everything that the autosizer does has the kind ``autoscale``, even if it changes the job."""
     lane: str = ""
-    """The lane that the event is about; empty if it isn't about a lane."""
+    """The lane that the event is about. Empty if the event isn't about a lane."""
     container: str = ""
-    """The container that the event is about, or that reported it; empty if there is none."""
+    """The container that the event is about, or that reported the event. Empty if there is no such container."""
     generation: int = 0
     """The generation that a change within a deployment began; otherwise 0."""

@@ -22,8 +22,8 @@ class Finding(Document, frozen=True, kw_only=True):
     rule: str
     """The name of the rule that found the problem."""
     subject: dict[str, str]
-    """The names of what the problem concerns, by kind. The kinds are ``lane``, ``ssp``, ``container``, ``seat``,
-    ``stream`` and ``job``.
+    """The names of the things that the problem concerns, by kind. The kinds are ``lane``, ``ssp``, ``container``,
+    ``seat``, ``stream`` and ``job``.
     """
     summary: str = msgspec.field(name="what")
     """The problem in one sentence; ``what`` in JSON."""

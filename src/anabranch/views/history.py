@@ -20,6 +20,6 @@ class History(Document, frozen=True, kw_only=True):
     step: float
     """The seconds between two consecutive values of a series."""
     since: float | None
-    """The time from which this coordinator has values; None if it has none."""
+    """The time from which this coordinator has values. None if the coordinator has no values."""
     values: dict[str, dict[str, tuple[float | None, ...]]]
     """The values by series (such as ``lag``), and by the name of the job, stage or lane. An unknown value is None."""

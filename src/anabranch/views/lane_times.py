@@ -17,8 +17,9 @@ MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
-    """The lanes that ran between ``since`` and ``until``, open lanes without a known run, and what happened to
-    lanes in this time. The lanes are in the order in which they were planned. Times are seconds since 1970.
+    """When a job's lanes ran between ``since`` and ``until``, and what happened to lanes in this time. Open lanes
+    without a known run are included. The lanes are in the order in which they were planned. Times are seconds since
+    1970.
     """
 
     at: float
@@ -27,12 +28,12 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event about a lane that was examined; nothing is known about the time before. None if all
+    """The time of the oldest event about a lane that was examined. Nothing is known about earlier times. None if all
     events about the job's lanes were examined.
     """
     lanes: Table
-    """The lanes, with the columns ``LANES``. ``runs`` contains a pair [from, to] for each process that ran the lane;
-    ``to`` is null while the lane is running.
+    """The lanes, with the columns ``LANES``. ``runs`` contains a pair [from, to] for each process that ran the lane.
+    While the lane is running, the ``to`` of the last pair is null.
     """
     marks: Table
     """What happened to the lanes, with the columns ``MARKS``. ``kind`` is ``started``, ``ended``, ``failed``,

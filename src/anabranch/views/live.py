@@ -68,7 +68,8 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     began: float
     """Seconds since 1970."""
     predicted: float | None
-    """How many seconds output is expected to pause; None if unknown, because another coordinator accepted the change.
+    """How many seconds output is expected to pause. None if this isn't known, because another coordinator accepted the
+    change.
     """
     closing: tuple[str, ...] = ()
     """The lanes that close. If ``predicted`` is unknown, these are only the lanes that are still closing, or whose
@@ -92,7 +93,7 @@ class Live(Document, frozen=True, kw_only=True):
     """A text that changes with each generation of the job, and whenever the job's containers get new orders."""
     job: str
     served: bool
-    """Whether this coordinator serves the job. If not, values that only the serving coordinator knows are None or
+    """Whether this coordinator serves the job. If False, values that only the serving coordinator knows are None or
     empty, for example the leases of containers and the tables of standbys.
     """
     state: str
@@ -107,29 +108,29 @@ class Live(Document, frozen=True, kw_only=True):
     ms, and ``lag`` in offsets. ``progress`` is the finished share of the running batch, from 0 to 1.
     """
     containers: Table
-    """The containers, with the columns ``CONTAINERS``. ``lease`` is the number of seconds until the container's lease
-    ends; ``gone`` is the reason why the container lost its seat. Of the containers that have lost their seats, the
+    ends. ``gone`` is the reason why the container lost its seat. Of all containers that have lost their seats, the
     table contains only the last few.
+    contains only the last few.
     """
     resting: Table
     """The processes that stand by for a seat, with the columns ``RESTING``."""
     copies: Table
     """The standbys of lanes, with the columns ``COPIES``."""
-    windows: int | None = None
-    """How many rows of state, for example one for each window and key, a drain would still emit; None if no container
+    """How many rows of state a drain would still emit, for example one row for each window and key. None if no
+    container has reported.
     has reported.
     """
     drain: DrainProgress | None = None
     stages: Table = Table(columns=STAGES)
     """While the job drains, a row for each stage that hasn't drained, in the order in which the stages drain. The
-    columns ``STAGES`` contain the number of open lanes, how many of these lanes have halted, and how many have drained.
-    They also contain how many offsets these lanes still have to read, and how many rows of state they still have to
-    emit.
+    columns ``STAGES`` contain the number of the stage's open lanes, how many of these lanes have halted, and how many
+    of them have drained. Two other columns contain how many offsets these lanes still have to read, and how many rows
+    of state they still have to emit.
     """
     held_up: Table = Table(columns=HELD_UP)
-    """The lanes that are kept from ending. The columns ``HELD_UP`` say on which message a function has been working for
-    a second or more, and what else a closing lane is waiting for. In a job without ``message_timeout``, they also say
-    whether the function has been working on the message for more than a minute.
+    """The lanes that can't end yet. The columns ``HELD_UP`` contain the message on which a function has been working
+    for a second or more, and what else a closing lane is waiting for. In a job without ``message_timeout``, the columns
+    also show whether the function has been working on the message for more than a minute.
     """
     change: ChangeProgress | None = None
     rescale_seconds: float | None = None

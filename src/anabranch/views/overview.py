@@ -74,7 +74,7 @@ class Overview(Document, frozen=True, kw_only=True):
     """Seconds since 1970, on the coordinator's clock."""
     leads: bool
     leader: str | None
-    """The URL of the coordinator that leads or, if none leads at the moment, that led last. None if no coordinator has
-    ever led, or if the last leader has resigned.
+    """The URL of the coordinator that leads. If no coordinator leads at the moment, the URL of the last one that led.
+    None if no coordinator has ever led, or if the last leader has resigned.
     """
     jobs: tuple[JobOverview, ...] = ()
