@@ -124,7 +124,7 @@ class Archive(Protocol):
         cut. ``last_entries`` are the contents of the files that :meth:`last_entries` names.
 
         Raises:
-            ConflictError: another stream has that name, or the stream lacks the last entry of a partition.
+            ConflictError: another stream has that name, or the stream lacks a partition's last entry in the cut.
         """
         ...
 

@@ -206,7 +206,7 @@ class System(Protocol):
         ...
 
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
-        """The transaction because of which readers can't read the partition's records between :meth:`ends` and
+        """The transaction that prevents readers from reading the partition's records between :meth:`ends` and
         :meth:`high_watermarks`. The result is None if there is no such transaction, or if the system has no
         transactions. If the system's Python client can't determine the transaction, the system uses ``java``.
         """
@@ -339,16 +339,16 @@ class System(Protocol):
         lane under ``epoch`` loses this right. By default, this method does nothing. It is called only after the lane's
         query has ended in this process. For ``new``, see :meth:`fence`.
 
-        Returns the number of the lane's last batch of which an output contains at least a part after the call. Returns
-        -1 if there is no such batch, or if the system doesn't determine the batch. (The caller also calls
+        Returns the number of the lane's last batch that an output contains after the call, completely or partly. The
+        result is -1 if there is no such batch, or if the system doesn't determine the batch. (The caller also calls
         :meth:`published`.)
         """
         return -1
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The number of the lane's last batch of which any exactly-once output in this system contains at least a part;
-        -1 if there is no such batch."""
+        """The number of the lane's last batch that any exactly-once output in this system contains, completely or
+        partly; -1 if there is no such batch."""
         ...
 
     def seen(self, lane: Lane) -> int:

@@ -33,8 +33,7 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unread: how many records the job still has to read.
-        overdue: how many records are kept only because the job still has to read them. The retention no longer keeps
-            these records.
+        overdue: how many records are beyond the retention, but are kept because the job still has to read them.
         changed_at: when the job's positions were last stored, in seconds since 1970.
     """
 

@@ -115,8 +115,8 @@ class Systems:
 
     def withdraw(self, lane: Lane, epoch: int, *, new: bool | None) -> int:
         """Withdraw a lane's right to write to exactly-once streams; see :meth:`System.withdraw`. Returns the number of
-        the lane's last batch of which an exactly-once output or a table contains at least a part after the call; -1 if
-        there is no such batch.
+        the lane's last batch that an exactly-once output or a table contains after the call, completely or partly; -1
+        if there is no such batch.
         """
         held = max((system.withdraw(lane, epoch, new) for system in self._exact(lane)), default=-1)
         return max(held, self.published(lane))
@@ -127,8 +127,8 @@ class Systems:
         return max((system.seen(lane) for system in self._exact(lane)), default=-1)
 
     def published(self, lane: Lane) -> int:
-        """The number of a lane's last batch of which an exactly-once output or a table contains at least a part; -1 if
-        there is no such batch.
+        """The number of a lane's last batch that an exactly-once output or a table contains, completely or partly; -1
+        if there is no such batch.
         """
         written = sorted({lane.system(stream) for stream in lane.outputs if not self.is_table(stream)})
         found = [self.named(name).published(lane) for name in written]

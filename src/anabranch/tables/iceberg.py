@@ -96,8 +96,8 @@ class _OneCommit(Transaction):
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The table's metadata with this commit's changes. If there are no changes, the metadata isn't copied, because
-        copies take long: with a hundred snapshots, nine tenths of a commit's time.
+        """The table's metadata with this commit's changes. If there are no changes, the metadata isn't copied. With a
+        hundred snapshots, copies would take nine tenths of a commit's time.
         """
         return super().table_metadata if self._updates else self._table.metadata
 
@@ -161,8 +161,8 @@ class IcebergTable:
     """An Iceberg table in a catalog.
 
     Each commit of a batch, and each fence that changes the lane's marker, creates a snapshot on top of the version that
-    was read, and sets the marker at the same time. If such a fence came after the table was read, a commit therefore
-    fails. (Snapshots also name the batch, but they expire. So they can't replace markers.)
+    was read, and sets the marker at the same time. So if such a fence came after the table was read, the commit fails.
+    (Snapshots also name the batch, but they can't replace markers, because they expire.)
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

@@ -39,8 +39,8 @@ _ALSO = {
     "text": ("character", "character varying", "uuid"),
     "jsonb": ("json",),
 }
-"""The keys are the types that anabranch gives to new columns. An existing column can have another type instead: each
-value has these other types, without length and precision.
+"""The types that a table's column can have for a job's column. Each key is the type that anabranch gives to a new
+column. The value has the other types, without length and precision, that an existing column can have instead.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""

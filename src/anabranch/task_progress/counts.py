@@ -20,8 +20,8 @@ __all__ = [
 ]
 
 READING, PUBLISHING = "reading", "publishing"
-"""Labels for work that belongs to no operator of the job. ``reading`` is for reading a stream through a source in
-Python, which Kafka's isn't. ``publishing`` is for writing exactly-once outputs to streams."""
+"""Labels for work that belongs to no operator of the job. ``reading`` is for reading a stream through a source that is
+written in Python. (Kafka's source isn't.) ``publishing`` is for writing exactly-once outputs to streams."""
 
 
 class ReportAddress(msgspec.Struct, frozen=True):

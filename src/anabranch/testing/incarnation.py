@@ -156,9 +156,9 @@ class Incarnation:
 
 
 class _Watched:
-    """Passes the container's calls on to the coordinator. Each heartbeat is also used for checks: if a lane has failed,
-    the job is stopped; if the deadline has passed, an error is raised; if the job is ready for a kill or a change, the
-    kill or the change is carried out."""
+    """Passes the container's calls on to the coordinator. Each heartbeat also leads to three checks. If a lane has
+    failed, the job is stopped. If the deadline has passed, an error is raised. If the job is ready for a kill or a
+    change, the kill or the change is carried out."""
 
     def __init__(self, coordinator: Coordinator, job: str, deadline: float) -> None:
         self._coordinator = coordinator

@@ -84,7 +84,7 @@ def run(
     - ``KILL``: process the preceding rows until every lane that has rows to process has published its last batch, which
       is the batch that reaches the end of the lane's inputs. Before any of these batches is committed, end all lanes
       without informing the coordinator. Then start a new coordinator and a new container, which has a higher epoch.
-      These continue in the same folders, and repeat the published batches. The Python and Java processes stay alive,
+      Both continue in the same folders, and repeat the published batches. The Python and Java processes stay alive,
       so the variables of your module keep their values. Queries, state in memory and writers are lost.
     - ``SCALE(4)``: change the job's factor as ``anabranch scale`` does. With a small ``max_rows_per_batch``, the change
       happens while some of the preceding rows are still unread.

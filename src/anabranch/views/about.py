@@ -140,5 +140,5 @@ class Partitions(Document, frozen=True, kw_only=True):
     """Quantiles of the lag over all matching rows with a known lag, in offsets."""
     watermarks: Table
     """For each lane that has reported, the lane's watermark in Unix ms, and the partition that holds this watermark
-    isn't later.
+    back.
     """

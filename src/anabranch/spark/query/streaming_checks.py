@@ -43,8 +43,7 @@ def check(
     queries without starting them.
 
     Args:
-        schemas: for each of the stage's sources, by node id, the schema of the source's rows. The schema includes the
-            hidden column.
+        schemas: the schemas of the rows of the stage's sources, by node id. Each schema includes the hidden column.
         explained: calls a function that builds the DataFrame of an operator. If the call raises an error, the operator
             is named in the error.
 

@@ -83,7 +83,7 @@ def is_accepted(java: Java) -> bool:
 
 @contextmanager
 def making(java: Java) -> Iterator[Path]:
-    """A context manager that provides a path, to which a JVM must write the archive before the context ends. If the
+    """A context manager that provides a path. A JVM must write the archive to this path before the context ends. If the
     context ends without an error, the written file becomes the archive. Older archives are then removed if their jars
     have changed, because no JVM accepts such archives.
     """

@@ -95,8 +95,8 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     """Settings that make Spark send this installation of anabranch and the job's folder ``home`` to executors. If
     ``home`` is '', no folder is sent. Archives that ``conf`` already names are sent as well.
 
-    anabranch and the job's folder are packed into archives in a temporary folder. This folder exists until the process
-    ends, because executors that start later must also be able to fetch the archives.
+    anabranch and the job's folder are packed into archives in a temporary folder. This folder exists until this
+    process ends, because executors that start later must also be able to fetch the archives.
 
     Raises:
         AnabranchError: the job's folder can't be packed; for the errors, see :func:`anabranch.job_code.artifact.pack`.

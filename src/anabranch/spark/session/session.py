@@ -82,8 +82,8 @@ LOCAL_SETTINGS = {
 these settings make Spark take snapshots of state more often than by default.
 
 With these settings, Spark also examines files without starting processes. By default, Spark starts a process for each
-examined file: about 60 processes in a batch of a stateful lane. If a checkpoint has two writers, Spark's default way
-ensures that only one of them succeeds. anabranch uses the lock of the lane's folder for this purpose instead.
+examined file: about 60 processes in a batch of a stateful lane. If a checkpoint has two writers, these processes ensure
+that only one of the writers succeeds. anabranch uses the lock of the lane's folder for this purpose instead.
 """
 
 FAR_SETTINGS = {_MANAGER: checkpoint_files.MANAGER}
@@ -120,8 +120,8 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 def master_of(master: str | None, cores: int = 0) -> str:
-    """Spark's master. By default, the master is a local one that retries Spark tasks and uses all cores of this
-    machine. The default master has at least 2 cores, and at least ``cores`` cores.
+    """Spark's master: the configured master or, if no master is configured, a local one. The local master retries Spark
+    tasks, and uses all cores of this machine. It has at least 2 cores, and at least ``cores`` cores.
 
     Args:
         master: the configured master, if any.
@@ -320,9 +320,9 @@ def carry(functions: Mapping[int, Any]) -> None:
     Functions of Python's own modules, of installed packages and of anabranch are always sent by name, because workers
     have these modules.
 
-    The functions of a test, and of modules in the test's folder, must be sent as code, because workers can't import
-    these modules. If anabranch has started the session on this machine, workers can import the job file. In that case,
-    the job file's functions aren't sent as code.
+    The functions of a test module, and of modules in the same folder, must be sent as code, because workers can't
+    import these modules. If anabranch has started the session on this machine, workers can import the job file. In that
+    case, the job file's functions aren't sent as code.
 
     Args:
         functions: the job's functions, by node.
@@ -334,8 +334,8 @@ def carry(functions: Mapping[int, Any]) -> None:
 
 
 def follow_environment(spark: SparkSession) -> None:
-    """From now on, pass this process's changes of its environment variables to Python workers on this machine. A test
-    or a notebook needs this. Workers of a cluster keep their own environment.
+    """From now on, if this process changes its environment variables, pass the changes to Python workers on this
+    machine. This is for tests and notebooks. Workers of a cluster keep their own environment.
     """
     environment.follow(not cluster.is_under(spark))
 

@@ -99,8 +99,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records the reader still has to read. Also, how many records are kept
-        only for this reader, because the retention no longer keeps them. Raises LogError if a file is damaged.
+        """For each reader of a stream, how many records the reader still has to read. Also, how many records are beyond
+        the retention, but are kept for this reader. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, lambda: info.partitions).all()

@@ -176,7 +176,7 @@ def successor(
 
 def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
     """The next entry for a new partition. If a lane is fenced or closed in any of the stream's other partitions, this
-    entry makes it fenced or closed in the new partition, too.
+    entry also fences or closes the lane in the new partition.
 
     For each lane, the entry has the highest epoch that the lane has in any of the partitions. The lane's batch and rows
     come from the lane's marker in the new partition. If there is no such marker, the lane has no batch there.

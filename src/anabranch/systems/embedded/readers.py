@@ -188,9 +188,9 @@ def _decoded(path: str) -> Reader | None:
 
 
 def _lowered(known: Reader | None, positions: Mapping[int, int]) -> dict[int, int] | None:
-    """The positions of the reader ``known``, lowered to the position in ``positions`` in each partition in which the
-    latter is lower. If no position changes, the result is None. If ``known`` is None, there is no reader yet, and the
-    result is ``positions``.
+    """The new positions of the reader ``known``. If ``positions`` has a lower position for a partition, the result has
+    this lower position. If no position changes, the result is None. If ``known`` is None, there is no reader yet, and
+    the result is ``positions``.
     """
     if known is None:
         return dict(positions)

@@ -153,9 +153,9 @@ class KafkaPublisher:
 
 
 def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, closed: bool = False) -> int:
-    """Make a lane's slots refuse every epoch lower than ``epoch``. Also abort the slots' open transactions, because the
-    markers in a transaction can't be read while it is open. Returns the last batch that at least one slot has
-    committed; -1 if there is none. For the errors, see :func:`fencing.fence`.
+    """Make a lane's slots refuse every epoch lower than ``epoch``. Also abort the slots' open transactions, because a
+    marker can't be read while its transaction is open. Returns the last batch that at least one slot has committed; -1
+    if there is none. For the errors, see :func:`fencing.fence`.
 
     ``closed`` says whether the slots also refuse the process with ``epoch``, until this process takes the slots again.
     """
