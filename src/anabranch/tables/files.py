@@ -258,7 +258,7 @@ def _joined(store: FileStore, refs: Sequence[FileRef], target: int) -> list[File
 
 @contextmanager
 def told(where: str) -> Iterator[None]:
-    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` says where the files are, for the message."""
+    """Inside ``with``, an OSError is raised as an AnabranchError. ``where`` tells users where the files are."""
     try:
         yield
     except OSError as error:

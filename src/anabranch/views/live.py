@@ -108,17 +108,17 @@ class Live(Document, frozen=True, kw_only=True):
     ms, and ``lag`` in offsets. ``progress`` is the finished share of the running batch, from 0 to 1.
     """
     containers: Table
+    """The containers, with the columns ``CONTAINERS``. ``lease`` is the number of seconds until the container's lease
     ends. ``gone`` is the reason why the container lost its seat. Of all containers that have lost their seats, the
     table contains only the last few.
-    contains only the last few.
     """
     resting: Table
     """The processes that stand by for a seat, with the columns ``RESTING``."""
     copies: Table
     """The standbys of lanes, with the columns ``COPIES``."""
+    windows: int | None = None
     """How many rows of state a drain would still emit, for example one row for each window and key. None if no
     container has reported.
-    has reported.
     """
     drain: DrainProgress | None = None
     stages: Table = Table(columns=STAGES)

@@ -43,8 +43,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _problem(error: AnabranchError, path: str) -> str:
-    """An error's text without the ``path`` at its beginning. (``path`` is a parameter because it can contain spaces.)
-    """
+    """An error's text without the ``path`` at its beginning. (``path`` is a parameter because it can contain spaces.)"""
     return error.what.removeprefix(path).strip()
 
 
