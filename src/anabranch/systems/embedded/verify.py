@@ -43,7 +43,7 @@ def faults(log: Log, stream: str) -> list[StreamFault]:
 
 
 def _problem(error: AnabranchError, path: str) -> str:
-    """An error's text without the ``path`` at its beginning. (The text can't simply be cut at the first space, because a
+    """An error's text without the ``path`` at its beginning. (The text can't be cut at its first space, because a
     path can contain spaces.)
     """
     return error.what.removeprefix(path).strip()
