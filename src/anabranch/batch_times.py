@@ -29,8 +29,8 @@ def present_batch(report: LaneReport) -> tuple[float, float]:
 
 
 def next_batch(report: LaneReport) -> float:
-    """The expected duration, in seconds, of the next batch to be planned. If a batch is running, this is the batch
-    after it. The result is 0.0 if no records are left to read.
+    """The expected duration, in seconds, of the next batch to be planned. If a batch is running, the next batch is the
+    batch after the running one. The result is 0.0 if no records are left to read.
     """
     records = waiting(report)
     if not records:
@@ -46,10 +46,10 @@ def waiting(report: LaneReport) -> int:
 
 
 def unreported(report: LaneReport, now: float) -> float:
-    """How many seconds a lane's batch has been running since the lane reported it. ``now`` is in seconds since 1970.
+    """How many seconds a lane's batch has been running since the lane's report. ``now`` is in seconds since 1970.
 
-    If the lane reported no batch, one is assumed to have begun soon after the lane's last output; if there was no
-    output yet, the result is 0.0. The result is limited to the range from 0 to ``REPORTED_EVERY``, because the
+    If the lane reported no running batch, a batch is assumed to have begun soon after the lane's last output. If there
+    was no output yet, the result is 0.0. The result is limited to the range from 0 to ``REPORTED_EVERY``, because the
     machines' clocks can differ.
     """
     at, last = report.progress.batch_progress, report.progress.last_output

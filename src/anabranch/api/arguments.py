@@ -29,7 +29,8 @@ _TEXTS = {
     "schema": 'write the columns and their types as text, such as schema="dest string, dep_delay int"',
     "prefix": 'write text, such as prefix="landed_"',
 }
-"""The arguments that must be text in every operator that takes them. Each is mapped to the advice that an error gives.
+"""Maps each argument that must be text to the advice in the error. The rule applies to every operator that takes the
+argument.
 """
 
 
@@ -174,8 +175,8 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The condition of a join, as a dict. Each key is a column of the stream, and its value is the column of the table
-    that must be equal to it.
+    """The condition of a join, as a dict from columns of the stream to columns of the table. The two columns of each
+    pair must be equal.
 
     Args:
         on: a column that both the stream and the table have, several such columns, or a mapping from columns of the

@@ -12,8 +12,8 @@ from anabranch.errors import GraphError
 from anabranch.model.graph import Graph, Node
 
 _LONGEST = 95
-"""The maximum length, in characters, of a name that :meth:`GraphBuilder.add` makes from ``derived``, not counting a
-number that it appends. (Names that users give may have up to 100 characters.)
+"""The maximum length, in characters, of a name that :meth:`GraphBuilder.add` makes from ``derived``. A number that is
+appended to make the name unique doesn't count. (Names that users give may have up to 100 characters.)
 """
 
 
@@ -49,7 +49,8 @@ class GraphBuilder:
         derived: str,
         function: Any = None,
     ) -> Node:
-        """Add an operator to the graph. Returns its node; nodes are numbered from 0 in the order of the calls.
+        """Add an operator to the graph, and return the operator's node. Nodes are numbered from 0, in the order of the
+        calls.
 
         Args:
             kind: the kind of operator, such as ``where``.
@@ -63,7 +64,8 @@ class GraphBuilder:
             function: the function or processor that the operator calls; None if there is none.
 
         Raises:
-            GraphError: ``name`` isn't allowed, or another operator has it; or an argument that must be text isn't.
+            GraphError: ``name`` isn't allowed, another operator has this name, or an argument that must be text isn't a
+                string.
         """
         arguments.check_texts(kind, args)
         taken = {node.name for node in self._nodes}

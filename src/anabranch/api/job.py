@@ -120,12 +120,13 @@ class Job:
     ) -> Stream:
         """Read a stream.
 
-        The result has the columns of the value, followed by those of the key. No column may be in both.
+        The result has the columns of the value, followed by the columns of the key. The value and the key must not have
+        a column of the same name.
 
         Args:
             stream: the stream's name. ``[streams.NAME]`` in the configuration binds the stream to a system.
-            key: the columns in the message key, such as ``"tailnum string"``. Several columns, or one that is not a
-                ``string``, ``binary``, ``int`` or ``bigint``, are read from a JSON array.
+            key: the columns in the message key, such as ``"tailnum string"``. If there are several columns, or if the
+                only column is not a ``string``, ``binary``, ``int`` or ``bigint``, the key is read as a JSON array.
             schema: the columns in the value, such as ``"carrier string, dep_delay int"``. Required for JSON
                 streams. Streams of the formats ``string`` and ``raw`` have one column, ``value``, and take no schema.
                 For other formats, the default is all columns of the stream's own schema.
@@ -143,9 +144,9 @@ class Job:
                 time is outside the range is treated as ``[job] on_error`` says (by default, it becomes a dead letter),
                 and does not move the watermark.
             broadcast: let every task read the whole stream, so each record is processed once per task.
-            start: where to begin in a stream for which the job has no position, ``"earliest"`` or ``"latest"``. This
-                applies to a new job, to a stream that a new version begins to read, and after a reset. A partition that
-                is added to the stream later is read from its beginning.
+            start: ``"earliest"`` or ``"latest"``: where the job begins to read a stream for which it has no position.
+                The job has no position if it is new or was reset, or if a new version begins to read the stream. A
+                partition that is added to the stream later is read from its beginning.
             name: the operator's name in ``plan`` and errors. Default: the stream's name.
 
         Raises:
@@ -186,7 +187,7 @@ class Job:
                 compacting its topic.
             key: the columns in the message key, as for :meth:`read`.
             schema: the columns in the value, as for :meth:`read`.
-            read_as: how to read JSON columns in other forms, as for :meth:`read`.
+            read_as: a dict that maps names of JSON columns to the forms of their values, as for :meth:`read`.
 
         Raises:
             GraphError: an argument isn't of the declared type.
@@ -237,21 +238,21 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key or, with ``by``, of each combination of key and
-        values of ``by``. A window gives the row that it would emit if no more records came. Records that cannot be
-        processed are left out. They raise an error instead if ``on_error`` (or, for records with null keys,
-        ``on_null_key``) is ``"fail"``.
+        An ``agg`` without windows gives only the latest row of each key. If the ``agg`` has ``by``, there is a row for
+        each combination of key and values of ``by``. A window gives the row that it would emit if no more records came.
+        By default, records that cannot be processed are left out. If ``on_error`` is ``"fail"``, such a record raises
+        an error instead. For records with null keys, the same applies if ``on_null_key`` is ``"fail"``.
 
         Args:
             spark: the SparkSession to use.
-            output: a stream that the job writes. Can be omitted if the job writes only one, not counting
-                intermediate streams.
+            output: a stream that the job writes. If the job writes only one stream, not counting intermediate streams,
+                this argument can be omitted.
             config: the path of an ``anabranch.toml``. Default: the one in the working folder.
 
         Raises:
-            UsageError: the job does not write this stream, or ``output`` is None although the job writes no stream or
-                several. This error is also raised if the job has a ``process`` or ``limit_per_key``, or if the job's
-                module has been edited since it was imported.
+            UsageError: the job does not write the stream ``output``, or ``output`` is omitted although the job doesn't
+                write exactly one stream. This error is also raised if the job has a ``process`` or ``limit_per_key``,
+                or if the job's module has been edited since it was imported.
             AnabranchError: the job cannot be planned, for example because a stream is missing.
 
         Example: ``job.to_dataframe(spark, "late-flights").groupBy("dest").count().show()``.

@@ -20,13 +20,13 @@ class Processor:
     Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
     current key. All other attributes should be constants: they don't belong to a key, and changes to them may be lost.
 
-    Both methods yield rows, or return them as a list; ``None`` means no rows. A row is a dict, or any other kind of row
-    that the function of ``map`` can return.
+    ``on_message`` and ``on_timer`` yield rows, or return a list of rows; ``None`` means no rows. A row is a dict, or
+    any other kind of row that the function of ``map`` can return.
 
-    If ``on_message`` raises an exception, or one of its rows is invalid, the message becomes a dead letter, the call's
-    rows are dropped, and its changes to state and timers are undone. The same applies to ``on_timer``, but its dead
-    letter contains the key and the timer's time instead of a message. With ``[job] on_error = "drop"``, there is no
-    dead letter; with ``"fail"``, the lane fails.
+    If ``on_message`` raises an exception, or one of its rows is invalid, the message becomes a dead letter. The rows of
+    the call are dropped, and the call's changes to state and timers are undone. Failures of ``on_timer`` are handled in
+    the same way, but the dead letter contains the key and the timer's time instead of a message. With
+    ``[job] on_error = "drop"``, there is no dead letter. With ``"fail"``, the lane fails.
 
     Example:
         ```python

@@ -1,8 +1,8 @@
 """Keyed state, as a processor declares and uses it: a value, a list or a map for each key.
 
-A processor works in turns, each on one key. Until a turn ends, this module buffers the values that the turn has read
-(except by :meth:`MapState.items`) and the turn's changes. Thus a value that many messages of a turn use is read only
-once from Spark's state store, and a failed message's changes can be undone.
+A processor works in turns, each on one key. Until a turn ends, this module buffers the turn's changes and the values
+that the turn has read. As a result, a value that many messages of a turn use is read from Spark's state store only
+once, and a failed message's changes can be undone. Entries that :meth:`MapState.items` reads aren't buffered.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _GONE = object()
 
 
 class StoredValue(Protocol):
-    """Stores the value of the current key. ``plain`` returns a copy of a value in the form in which ``get`` returns the
-    stored value. If the value isn't of the declared type, ``plain`` raises an exception.
+    """Stores the value of the current key. If a value isn't of the declared type, ``plain`` raises an exception.
+    Otherwise, ``plain`` returns a copy of the value. The copy has the form in which ``get`` returns values.
     """
 
     def plain(self, value: Any) -> Any: ...
@@ -44,8 +44,8 @@ class StoredList(Protocol):
 
 
 class StoredMap(Protocol):
-    """Stores the map of the current key. ``plain`` is the same as in :class:`StoredValue`, and ``plain_name`` is its
-    counterpart for the names of entries."""
+    """Stores the map of the current key. ``plain`` checks and copies the value of an entry, as in :class:`StoredValue`.
+    ``plain_name`` does the same for the name of an entry."""
 
     def plain(self, value: Any) -> Any: ...
     def plain_name(self, name: Any) -> Any: ...
@@ -277,7 +277,7 @@ class MapState(State):
         self._known, self._changed, self._cleared = {}, {}, False
 
     def get(self, name: Any, default: Any = None) -> Any:
-        """The value of the entry with this name, or ``default`` if there is none.
+        """The value of the entry with this name, or ``default`` if there is no such entry.
 
         Raises:
             TypeError, ValueError: the name is not of the declared type.

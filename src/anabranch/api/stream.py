@@ -54,7 +54,7 @@ class Stream:
         return self._then("select", {"expressions": [arguments.sql("select", e) for e in expressions]})
 
     def with_columns(self, **expressions: str) -> Stream:
-        """Add or replace columns. Their values are the results of SQL expressions.
+        """Add or replace columns. The values of each column are the results of an SQL expression.
 
         Example: ``flights.with_columns(hours="dep_delay / 60", late="dep_delay >= 15")``.
         """
@@ -88,7 +88,8 @@ class Stream:
 
         Args:
             function: takes a ``pyarrow.RecordBatch`` with up to 10,000 rows of one partition, in order, and returns a
-                RecordBatch or a Table with any number of rows. Rows for which it fails become dead letters by default.
+                RecordBatch or a Table with any number of rows. By default, rows for which the function fails become
+                dead letters.
             schema: the columns of the result, such as ``"tailnum string, n int"``. Default: the input's.
             name: the operator's name.
 
@@ -163,12 +164,13 @@ class Stream:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Pair rows of this stream and another that have the same stage key, and event times at most ``within`` apart.
+        """Pair rows of this stream with rows of another stream. The two rows of a pair have the same stage key, and
+        their event times are at most ``within`` apart.
 
         Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
-        followed by the other stream's columns without the key. It has no event time, and is emitted once both rows have
-        been read. Rows wait in state until the watermark shows that no partner can come any more. Rows older than the
-        watermark are dropped.
+        followed by the other stream's columns without the key. A pair has no event time. Each pair is emitted as soon
+        as both rows have been read. Rows wait in state until the watermark shows that no partner can come any more.
+        Rows older than the watermark are dropped.
 
         Args:
             other: another stream of the same job.
@@ -199,8 +201,8 @@ class Stream:
     ) -> Stream:
         """Join each row with the matching rows of a small table, and add the table's columns, except those in ``on``.
 
-        The whole table is loaded into the driver, and sent to every Spark executor, so it must fit in the memory of
-        each. A batch uses the same version of the table for all its rows.
+        The whole table is loaded into the driver, and sent to every Spark executor. So the table must fit in the memory
+        of the driver, and in the memory of each executor. A batch uses the same version of the table for all its rows.
 
         Args:
             table: a path or URI that all containers can read; a stream as a table, from :meth:`Job.table`; or a
@@ -211,8 +213,8 @@ class Stream:
             refresh: how old a lane's copy of the table can become before the next batch reads the table again, such as
                 ``"10 minutes"``. Default: a lane reads the table once after each start.
             format: for a path, the files' format. Default: the format that the path's extension names, or
-                ``"parquet"`` if it names none. CSV files must have a header.
-            schema: for a path, the table's columns. Default: those that Spark infers from the files.
+                ``"parquet"`` if the extension names no format. CSV files must have a header.
+            schema: for a path, the table's columns. Default: the columns that Spark infers from the files.
             prefix: a prefix for the names of the added columns.
             name: the operator's name.
 
@@ -231,7 +233,7 @@ class Stream:
         partitions: int | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Make these columns the key of the rows for all operators that follow. By default, this starts a new stage.
+        """Make ``columns`` the key of the rows for all operators that follow. By default, a new stage starts here.
 
         Args:
             columns: the new stage key.
@@ -309,15 +311,15 @@ class Stream:
         """Process messages one at a time, with state and timers for each stage key. See :class:`anabranch.Processor`.
 
         Messages that are older than the watermark are processed, too. With ``timers="event_time"``, you can recognize
-        them by comparing their event time with ``timers.now``, the watermark (None if there is none yet).
+        such a message: its event time is before ``timers.now``, the watermark (None if there is no watermark yet).
 
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
             schema: the columns of the rows that the processor returns. Default: the input's.
-            timers: the clock of the processor's timers. Required if the processor defines ``on_timer``, otherwise None.
-                ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was planned. With
-                this clock, a batch begins every second (or every ``[job] interval``, if that is longer), even without
-                new records. The next batch begins later only if the previous batch takes longer.
+            timers: the clock of the processor's timers. Required if the processor defines ``on_timer``; otherwise, it
+                must be None. ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was
+                planned. With ``"processing_time"``, a batch begins every second (or every ``[job] interval``, if the
+                interval is longer), even without new records. If a batch takes longer, the next batch begins later.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)
@@ -325,10 +327,10 @@ class Stream:
         return self._then("process", args, name, processor)
 
     def limit_per_key(self, n: int, *, name: str | None = None) -> Stream:
-        """Pass the first ``n`` rows of each stage key, in the order of their partition, and drop all later rows.
+        """For each stage key, pass on the first ``n`` rows in the partition's order, and drop all later rows.
 
-        The state counts, for each key, the rows that have passed, and is kept forever. The resulting rows have no event
-        time and no headers, and their timestamp is the time of writing.
+        For each key, the operator's state contains the number of rows that were passed on. This state is kept forever.
+        The resulting rows have no event time and no headers, and their timestamp is the time of writing.
 
         Args:
             n: the maximum number of rows per key; at least 1.

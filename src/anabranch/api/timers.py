@@ -62,13 +62,13 @@ class Timers:
         every timer fires, and new timers are discarded.
 
         In this batch, ``now`` is in the last second of the year 9999, the last year that a datetime can represent.
-        If the sum of ``now`` and a duration would be in a later year, the sum is ``now`` itself. If the other time zone
-        is already in a later year, ``now.astimezone`` returns ``now`` in UTC.
+        If the sum of ``now`` and a duration would be in a later year, the sum is ``now`` itself. If a later year has
+        already begun in the time zone ``tz``, ``now.astimezone(tz)`` returns ``now`` in UTC.
         """
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
-        """Call ``on_timer`` at this time. Does nothing in the last batch of a drain.
+        """Register a timer, so that ``on_timer`` is called at the time ``at``. Does nothing in the last batch of a drain.
 
         Args:
             at: a datetime with a time zone, rounded up to a millisecond. A timer in the past fires in the same batch
@@ -90,8 +90,8 @@ class Timers:
         self._become(_ms(at), False)
 
     def registered(self) -> list[datetime]:
-        """The times of the key's timers, in UTC, the earliest first. In ``on_timer``, these include the timer that is
-        firing.
+        """The times of the key's timers, in UTC, the earliest first. In ``on_timer``, the result includes the time of
+        the timer that is firing.
 
         Raises:
             UsageError: the operator has no timers.
@@ -141,8 +141,8 @@ class Timers:
 
 
 class _End(datetime):
-    """The value of ``now`` in a drain's last batch. Results that a datetime can't represent are replaced with this
-    value, so processors that compute times from ``now`` don't fail in that batch.
+    """The value of ``now`` in a drain's last batch. If a datetime can't represent a sum, a difference or a conversion to
+    another time zone, the result is this value itself. So processors that compute times from ``now`` don't fail.
     """
 
     def __add__(self, other: timedelta) -> _End:

@@ -1,5 +1,5 @@
 """Assigns the tasks of a job to its seats. The seats are balanced, few containers read each partition, and few tasks
-move. If racks count, there is also little traffic across racks.
+move. If racks are taken into account (if they *count*), there is also little traffic across racks.
 
 The solver for racks is imported on demand, because the import takes half a second and few jobs use racks.
 """
@@ -57,8 +57,8 @@ class Where:
     lanes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def read(self, stage: str, ssps: Iterable[SSP]) -> tuple[Partition, ...]:
-        """The partitions of a task's ``ssps``, in the solver's form, without those whose racks don't matter (see
-        :meth:`counts`). ``stage`` is the task's stage."""
+        """Those partitions of a task's ``ssps`` whose racks matter (see :meth:`counts`), in the solver's form.
+        ``stage`` is the task's stage."""
         found = []
         for ssp in dict.fromkeys(wholes(ssps)):
             stream = f"{ssp.system}/{ssp.stream}"
@@ -123,16 +123,16 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
-    With the strategy ``min_traffic``, the balance can be relaxed. Then only two numbers are balanced, each counted over
-    all stages: the number of stateful tasks, and the number of all tasks. This requires that racks count. It also
-    requires that ``rules.first`` is ``traffic``, or that no two tasks of a stage read the same partition.
+    With the strategy ``min_traffic``, a weaker balance can be enough. The weaker balance concerns only two numbers, each
+    counted over all stages: the number of stateful tasks, and the number of all tasks. It requires that racks count. It
+    also requires that ``rules.first`` is ``traffic``, or that no two tasks of a stage read the same partition.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.
 
     Args:
-        former: the former seats, by stage and by each task's name at that time, which differs from the present name if
-            the factor has changed.
+        former: the former seats, by stage and by the tasks' former names. If the factor has changed, a task's former
+            name differs from the present name.
 
     Raises:
         ConfigError: there are no seats, or the costs are too large for an exact comparison.
@@ -239,10 +239,10 @@ def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Whe
 
 
 def _bound(problem: Problem) -> float:
-    """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. If tasks of a
-    stage are in one seat and read the same partition, they can share the partition's traffic cost. If each partition is
-    read by at most n tasks of the stage, a task's share of the cost is at least 1/n. Therefore each stage's bound is
-    the solver's result for the stage with the traffic cost divided by n.
+    """A lower bound on the cost of any placement that balances each stage: the sum of the stages' bounds. Tasks of a
+    stage that are in one seat and read the same partition can share the partition's traffic cost. If at most n tasks of
+    the stage read each partition, a task's share of the cost is at least 1/n. Therefore, the solver gets the stage's
+    tasks with the traffic cost divided by n, and the solver's lower bound is the stage's bound.
     """
     from anabranch.assignment.racks import solver
 

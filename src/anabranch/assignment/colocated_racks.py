@@ -42,9 +42,10 @@ def place(
 
     A *group* consists of the tasks that read the same partitions. A seat with any task of a group reads all partitions
     of the group. :func:`placement.place` makes two balanced placements: one that moves few tasks, and one that spreads
-    each group over few racks. If partitions are read in fewer seats on average in one placement than in the other, the
-    other placement is dropped. Within each remaining placement, groups with equally many tasks and equally many
-    partitions swap places so that the total cost is as low as possible. The cheapest result is returned.
+    each group over few racks. The two placements are compared by the average number of seats that read a partition. If
+    these numbers differ, the placement with the larger number is dropped. Within each remaining placement, groups with
+    equally many tasks and equally many partitions swap places so that the total cost is as low as possible. The
+    cheapest result is returned.
 
     Args:
         racks: the rack of each seat.
@@ -107,8 +108,9 @@ def _matched(
 ) -> list[tuple[list[Member], _Piece, int]]:
     """Give each group one piece, at the least total cost. Returns each group with its piece and the cost of the pair.
 
-    In the network, a group has an arc to each piece that contains a former seat of the group's tasks. All other pieces
-    in the same racks have the same cost for the group, so one arc for each combination of racks represents them.
+    The pieces are found as a flow in a network. In the network, a group has an arc to each piece that contains a former
+    seat of the group's tasks. All other pieces in the same racks have the same cost for the group, so one arc for each
+    combination of racks represents these pieces.
 
     Args:
         groups: groups that read equally many partitions and have equally many tasks.
@@ -162,14 +164,14 @@ def _racks_of(piece: _Piece, racks: Mapping[str, str | None]) -> tuple[str, ...]
 
 
 def _far(group: Sequence[Member], rack: str) -> int:
-    """The total weight of the partitions that a seat in ``rack`` reads from other racks if it has any task of the
-    group."""
+    """The total weight of the group's partitions that a seat in ``rack`` must read from other racks. (If a seat has any
+    task of the group, the seat reads all partitions of the group.)"""
     return int(sum(each.weight for each in group[0].reads if rack not in each.racks))
 
 
 def _filled(group: Sequence[Member], piece: _Piece) -> dict[str, str]:
-    """A seat of the piece for each task of a group: the task's former seat, if it belongs to the piece and has room;
-    otherwise, another seat of the piece that has room.
+    """A seat of the piece for each task of a group. If the task's former seat belongs to the piece and has room, the
+    task stays there. Otherwise, the task gets another seat of the piece that has room.
     """
     room = dict(piece)
     placed = {}

@@ -1,5 +1,5 @@
-"""Finds the former seat of a task by the task's name or, if the factor has changed, by the names of the former tasks
-that had its keys.
+"""Finds the former seat of a task by the task's name. If the factor has changed, the former seat is found by the names
+of the former tasks that had the task's keys.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["Lineage"]
 
 
 class Lineage:
-    """Looks up the former seats of a stage's tasks, even if the factor has changed since then. Buckets of different
-    factors are nested, so the bucket numbers in tasks' names say which former tasks had the keys of a task.
+    """Looks up the former seats of a stage's tasks, even if the factor has changed. Buckets of different factors are
+    nested, so the bucket numbers in tasks' names say which former tasks had the keys of a task.
 
     Args:
         previous: the former seat of each task, by the name that the task had then.

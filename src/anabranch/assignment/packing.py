@@ -87,8 +87,8 @@ class Line:
         self.begun = self.groups.pop(number)
 
     def _take(self, seat: str, room: int) -> int:
-        """Place up to ``room`` tasks of the partly placed group in a seat: first tasks that were in this seat, then new
-        tasks, then the others. Returns the remaining room."""
+        """Place up to ``room`` tasks of the partly placed group in a seat. Tasks that were in this seat come first, new
+        tasks second, and tasks from other seats last. Returns the remaining room."""
         rank = {seat: 0, None: 1}
         here = sorted(self.begun, key=lambda task: rank.get(self.homes.get(task), 2)) if self.homes else self.begun
         taken, self.begun = here[:room], here[room:]
@@ -96,8 +96,9 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """The seat to fill next. Among the seats whose size leads to the most clean cuts, it is the seat that loses the
-        fewest of its former tasks if it takes the rest of the partly placed group first.
+        """The seat to fill next. Only seats whose size leads to the most clean cuts are considered. Each of these seats
+        would first take the rest of the partly placed group. The result is the seat that would lose the fewest of its
+        former tasks.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]

@@ -147,8 +147,8 @@ def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: M
 
 
 def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task. Tasks that can stay don't move. The others fill the free places of one seat after another,
-    beginning with the seat that has the fewest free places."""
+    """The seat of each task. Tasks that can stay don't move. All other tasks fill the free places of one seat after
+    another, beginning with the seat that has the fewest free places."""
     room = Counter(sizes)
     room.subtract(staying.values())
     gaps = (seat for seat in sorted(sizes, key=room.__getitem__) for _ in range(room[seat]))
@@ -156,8 +156,8 @@ def _filled(sizes: Mapping[str, int], tasks: Iterable[str], staying: Mapping[str
 
 
 def _patched(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], staying: Mapping[str, str]) -> dict[str, str]:
-    """The seat of each task. Tasks that can stay don't move. The others fill the free places; those of one group share
-    a seat if any seat has enough free places."""
+    """The seat of each task. Tasks that can stay don't move. All other tasks fill the free places. If any seat has
+    enough free places for the moving tasks of a group, these tasks share a seat."""
     placed = dict(staying)
     room = Counter(sizes)
     room.subtract(staying.values())

@@ -22,7 +22,7 @@ def place(
     There are three criteria. The most important one is that each lane and its standbys are in as many racks as
     possible. The second is that each process has its share of standbys, and the third is that as few standbys as
     possible move. If the rack of any process isn't known, racks don't count. The order of the arguments' elements
-    doesn't matter. If the result is passed as ``former``, with the same other arguments, no standby moves.
+    doesn't matter. If the result is passed as ``former``, and the other arguments are the same, no standby moves.
 
     Args:
         lanes: the process that runs each lane.

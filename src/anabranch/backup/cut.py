@@ -46,7 +46,7 @@ class PartitionCopy:
     batches: Mapping[str, int]
     """The last batch that each lane published before ``end``, by lane."""
     later: Sequence[Publication]
-    """The publications after ``end``, in order. The backup can include the first few of them, or all."""
+    """The publications after ``end``, in order. The backup can include any number of them, counted from the first."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ def _take_up_to(end: int, place: Place, partition: PartitionCopy, taken: dict[Pl
 def noted(outputs: Mapping[str, Any], batch: Batch, ends: Mapping[str, Sequence[int]]) -> dict[str, Any]:
     """Correct a copied folder's notes about the ends of outputs, for a lane that continues from ``batch``. ``outputs``
     are the notes in the copy. These notes may be too new, because the lane may have written them while its folder was
-    being copied. In the result, no stream of the backup ends after its ``ends``, and no table has a batch that isn't
-    committed in the copy.
+    being copied. In the result, a stream's noted end offsets are at most the end offsets in ``ends``, and a table's
+    noted batch is at most the last batch that is committed in the copy.
     """
     done = batch.number - batch.pending
     streams = {

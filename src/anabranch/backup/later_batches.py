@@ -21,8 +21,8 @@ _CURE = (
 
 
 def check(systems: Systems, backup: Manifest, moment: Moment, restored: Collection[str]) -> None:
-    """Check that outputs that won't be restored contain no batches unknown to the backup: neither later batches of the
-    backup's lanes, nor batches of lanes that didn't exist yet.
+    """Check the outputs that won't be restored. These outputs must contain only batches that the backup knows. Later
+    batches of the backup's lanes are unknown to the backup, and so are batches of lanes that didn't exist yet.
 
     Args:
         moment: the job at the moment of the backup.

@@ -228,8 +228,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
     """The folders in the order in which they must be copied: a lane's folder comes before the folders of the lanes
-    whose outputs the lane reads. So a writer's folder is copied only after everything that a copied reader has read
-    was published. If lanes form a cycle, the order stays as it is.
+    whose outputs the lane reads. As a result, the copy of a writer's folder knows every batch from which a reader's
+    copied folder has records. If lanes form a cycle, the order stays as it is.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}

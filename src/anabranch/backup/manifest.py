@@ -174,8 +174,8 @@ def _check_place(tree: Tree) -> None:
 
 
 def check_begun(tree: Tree, id: str) -> None:
-    """Check that the unfinished backup in a folder is still the one with this ``id``. Otherwise, raises ConflictError:
-    another process has begun another backup there since, and has removed the files of this backup.
+    """Check that the unfinished backup in a folder is still the one with this ``id``. Otherwise, another process has
+    removed the files of this backup and begun another backup in the folder, and ConflictError is raised.
     """
     if not tree.has(_UNFINISHED) or decode(tree.read_bytes(_UNFINISHED), _Unfinished).id != id:
         raise _disturbed(tree)
@@ -191,8 +191,8 @@ def finish(tree: Tree, manifest: Manifest) -> None:
 
 
 def check_lanes(tree: Tree, lanes: Sequence[LaneFolder], files: Mapping[str, FileSum]) -> None:
-    """Check that ``files`` contain the folders of ``lanes``, each with its last planned batch. Raises ConflictError if
-    not: another process must have removed them."""
+    """Check that ``files`` contain the folders of ``lanes``, each with its last planned batch. If such a file is
+    missing, another process must have removed the file, and ConflictError is raised."""
     for lane in lanes:
         if lane.planned >= 0 and f"{LANES}/{lane.lane}/{lane.epoch}/offsets/{lane.planned}" not in files:
             raise _disturbed(tree)

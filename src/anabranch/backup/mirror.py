@@ -18,9 +18,9 @@ class Mirror:
     size or modification time (by the source's clock) has changed, and removes files that are gone from the source.
 
     Args:
-        names: the files and folders, relative to ``source`` and ``target``, in the order in which they are copied. A
-            file that refers to other files must come before these. Then, after a refresh, the copy contains every file
-            to which one of its files refers.
+        names: the files and folders, relative to ``source`` and ``target``, in the order in which they are copied. If a
+            file refers to other files, the file must come before these other files. As a result, after a refresh, the
+            copy contains every file to which one of its files refers.
     """
 
     def __init__(self, source: Tree, target: Tree, names: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class Moment:
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 
     def why_not(self) -> str:
-        """Why the job can't be backed up yet; empty if it can.
+        """Why the job can't be backed up yet; empty if the job can be backed up.
 
         Raises:
             ConflictError: there is nothing to back up.

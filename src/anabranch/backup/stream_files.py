@@ -1,5 +1,5 @@
-"""Reads and copies the files of the streams that become part of a backup. A damaged or missing file ends the backup,
-unless the file's records were deleted since the stream was cut: then another attempt can succeed.
+"""Reads and copies the files of the streams that become part of a backup. If a file is damaged or missing, the backup
+fails. If a file's records were deleted since the stream was cut, another attempt can succeed.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def check(
 class _Check:
     """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders.
 
-    ``running`` are the lanes that run: according to the coordinator or, if no coordinator serves the job, according to
-    their folders, because containers go on without a coordinator.
+    ``running`` are the lanes that run. If a coordinator serves the job, the coordinator says which lanes run. Otherwise,
+    containers may still run lanes without the coordinator, so a lane runs if its folder is in use.
     """
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
@@ -91,8 +91,8 @@ class _Check:
         return findings
 
     def repaired(self, store: Store) -> list[Finding]:
-        """Repair what can be repaired. Returns all problems, repaired or not. ``store`` is for exclusive work on the
-        job.
+        """Repair what can be repaired. Returns all problems, repaired or not. ``store`` is the store from
+        :func:`stopped_job.alone`, which prevents other processes from serving the job meanwhile.
 
         Raises:
             ConflictError: a process is using one of the folders.
@@ -120,8 +120,8 @@ class _Check:
         return its
 
     def _published(self, lane: Lane, folder: Folder) -> int:
-        """Fence a lane's outputs. Returns the last batch that is in an exactly-once output or a table, at least in
-        part; -1 if none. After this, no former process of the lane can publish anything."""
+        """Fence a lane's outputs, so no former process of the lane can publish anything. Returns the last batch of which
+        at least a part is in an exactly-once output or a table; -1 if there is no such batch."""
         new = False if folder.committed() >= lane.first_batch else None
         self._systems.recover(lane, lane.epoch, new=new)
         self._systems.fence_tables(lane, lane.epoch, new=new, foreign=True)

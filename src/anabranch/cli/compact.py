@@ -68,7 +68,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
     """For each lane that has foreign state, replace the lane's folder with a copy without that state.
 
     Raises the errors of :func:`anabranch.container.checkpoint.compaction.look` and
-    :func:`anabranch.container.checkpoint.compaction.rewrite`; all lanes then still have their old folders.
+    :func:`anabranch.container.checkpoint.compaction.rewrite`. After such an error, all lanes still have their old
+    folders.
     """
     from anabranch.container.checkpoint import compaction
 

@@ -171,8 +171,8 @@ def at(settings: Settings, url: str | None) -> Client:
 
 
 def coordinator_url(settings: CoordinatorSettings) -> str | None:
-    """The configured URL. If there is none, and several machines can reach the store, the URL of the coordinator that
-    leads or that led last. Otherwise, None."""
+    """The configured URL. If no URL is configured, but several machines can reach the store, the result is the URL of
+    the coordinator that leads or that led last. In all other cases, the result is None."""
     if settings.url is not None or not address.is_on_server(settings.store):
         return settings.url
     with _opened(settings) as store:

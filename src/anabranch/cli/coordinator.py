@@ -134,9 +134,9 @@ def _check_reach(settings: CoordinatorSettings, host: str, url: str | None) -> N
 
 
 def default_port(host: str, url: str | None) -> int:
-    """The port of the first URL in ``url`` that names ``host`` (``localhost`` names 127.0.0.1, too); ``PORT`` if there
-    is no such URL, or it has no port. ``url`` lists the URLs at which verbs look for coordinators, separated by
-    commas."""
+    """The port of the first URL in ``url`` that names ``host``. (``localhost`` names 127.0.0.1, too.) If there is no
+    such URL, or if this URL has no port, the result is ``PORT``. ``url`` lists the URLs at which verbs look for
+    coordinators, separated by commas."""
     for each in (url or "").split(","):
         looked_for = urlsplit(each.strip())
         if looked_for.hostname == host or (looked_for.hostname == "localhost" and host == "127.0.0.1"):

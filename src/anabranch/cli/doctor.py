@@ -252,8 +252,9 @@ def _module(module: str, settings: Settings) -> str:
 
 
 def _check_cached(paths: Sequence[Path]) -> None:
-    """Raise AnabranchError if some of these jars are in the cache, but a jar of their set is missing there, or its
-    checksum is wrong. (Sessions don't check the jars, because the check would slow down each start.)
+    """Raise AnabranchError if some of the jars in ``paths`` are in the cache, but the cache lacks another jar of the
+    same set, or contains a jar of the set with a wrong checksum. (Sessions don't check the jars, because the check
+    would slow down each start.)
     """
     folders = {path.parent for path in paths}
     for each in (jar_set(name) for name in SETS):

@@ -119,9 +119,9 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status; None if it isn't known now. If the coordinator of ``client`` can't be reached (for example, a
-    ``run`` has ended), the store or another coordinator that serves the job is asked. That answer is used only if it is
-    final.
+    """A job's status; None if the status isn't known now. If the coordinator of ``client`` can't be reached (for
+    example, because a ``run`` has ended), the store or another coordinator that serves the job is asked. In this case,
+    the status is used only if the job is in a final state.
     """
     try:
         return client.status(job)

@@ -28,8 +28,8 @@ _PATIENCE = 1.0
 
 def batches(descriptor: int) -> Iterator[list[bytes]]:
     """The lines of a file or pipe, in lists of up to 50,000. A shorter list is yielded if the writer pauses, or if more
-    than a second has passed since the list was begun. A line longer than ``LINE_BYTES`` can be cut off, and nothing
-    after it is then read. (:func:`records` refuses such a line.)
+    than a second has passed since the list was begun. A line longer than ``LINE_BYTES`` can be cut off. If a line is
+    cut off, nothing after this line is read. (:func:`records` refuses such a line.)
     """
     rest, lines, since = bytearray(), list[bytes](), 0.0
     while len(rest) <= LINE_BYTES and (chunk := os.read(descriptor, 1 << 20)):
@@ -62,8 +62,8 @@ def records(
 
     Args:
         first: the number of the first line, for the error.
-        key: the field that becomes the message key, which is null if the field is null or missing. Each line must then
-            be an object. If ``key`` is None, records have no message key, and lines can be any JSON.
+        key: the field that becomes the message key. Each line must be an object. If the field is null or missing, the
+            message key is null. If ``key`` is None, records have no message key, and lines can be any JSON.
         at: the timestamp of the records.
     """
     keys: list[bytes | None] = []

@@ -116,7 +116,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have a seat or have lost it, each with a description; empty if no process serves the job."""
+    """The processes that have or have lost a seat, each with a description; empty if no process serves the job."""
     return [
         (
             one,
@@ -244,7 +244,8 @@ def stuck(status: JobStatus) -> list[str]:
 
 
 def unserved(where: CoordinatorSettings, status: JobStatus) -> None:
-    """If the status doesn't come from a process that serves the job, say so, and whether the job may be running."""
+    """If the status comes from the store instead of a process that serves the job, say so. Also say whether the job may
+    be running."""
     if status.served:
         return
     try:

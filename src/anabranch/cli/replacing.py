@@ -35,7 +35,7 @@ _SEEN_WITHIN = 1.0
 """How long, in seconds, to check whether a Java process that doesn't answer has ended."""
 _ENDS_WITHIN = 5.0
 """The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The Java process may have got the same
-signal; it then stops Spark before it ends, which takes longer."""
+signal. If so, the Java process stops Spark before it ends, and therefore takes longer to end."""
 TOLD_WITHIN = 0.1
 """How long, in seconds, to wait after the Java process has ended. In this time, the handler of a signal that may have
 reached both processes can run.
@@ -45,9 +45,9 @@ reached both processes can run.
 class Replacer:
     """Replaces the process of a verb that runs lanes, and remembers earlier replacements.
 
-    A process can be replaced only if it was started as ``anabranch`` and has started Java itself, and never after it
-    was told to end. The new process gets the original environment and arguments, without options that have taken effect
-    (see :meth:`is_done`).
+    A process can be replaced only if it was started as ``anabranch`` and has started Java itself. A process that was
+    told to end is never replaced. The new process gets the original environment and arguments, without options that
+    have taken effect (see :meth:`is_done`).
     """
 
     def __init__(self, may: bool = True) -> None:

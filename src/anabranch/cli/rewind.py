@@ -45,8 +45,8 @@ def wished(to: str, state: str | None, dry: bool = False) -> RewindRequest:
     """The request to rewind.
 
     Args:
-        to: the path of a JSON file with offsets by SSP, ``earliest``, or a time. A path must end in ``.json``. A time
-            isn't checked here.
+        to: ``earliest``, a time, or the path of a JSON file that maps SSPs to offsets. A path must end in ``.json``. A
+            time isn't checked here.
         state: ``keep`` or ``clear``; None if it isn't given.
         dry: whether the rewind is only planned.
 

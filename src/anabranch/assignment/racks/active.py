@@ -1,7 +1,7 @@
-"""Assigns active tasks to containers at the least cost at which the containers are balanced. Stateful tasks are placed
-first, and stateless tasks second.
+"""Assigns active tasks to containers. Among the assignments that balance the containers, an assignment of least cost is
+chosen. Stateful tasks are placed first, and stateless tasks second.
 
-In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the task's current
+The assignment is found as a flow in a network. In the network, a task has arcs to each rack with a replica of a partition that the task reads, to the task's current
 container, and to a node for "any container". This node has arcs to all racks, and a rack has arcs to its
 containers. With ``balance_subtopology``, each stage has separate nodes. A task costs the same in all containers of a
 rack, except in its current container. So the least cost is the same as with an arc from each task to each container.
@@ -36,8 +36,8 @@ class Placement:
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
     """Place the stateful tasks, leaving room to balance the stateless tasks; then place the stateless tasks.
 
-    Each step finds the least cost and then the fewest moves or, with ``moves_first``, the fewest moves and then the
-    least cost.
+    Each step minimizes the cost and, among the placements of least cost, the number of moves. With ``moves_first``, the
+    number of moves is minimized first, and the cost second.
     """
     return complete(it, stateful(it, moves_first=moves_first), moves_first=moves_first)
 
@@ -75,8 +75,8 @@ def counts(it: Instance) -> tuple[Bounds, Bounds]:
 
 
 def counted(it: Instance, containers: Whole) -> tuple[int, int]:
-    """The active tasks' total traffic across racks (in scaled weight) and the number of moves, for tasks that are in
-    these ``containers``.
+    """The active tasks' total traffic across racks (in scaled weight), and the number of moves. ``containers`` has the
+    container of each task.
     """
     traffic = it.active_traffic.of(np.arange(len(it.tasks)), it.rack_of[containers])
     return int(traffic.sum()), int(((it.on != -1) & (it.on != containers)).sum())

@@ -18,8 +18,8 @@ from anabranch.assignment.racks.shares import Bounds
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 
 _FINEST = 720_720
-"""A number that is divisible by all numbers from 1 to 16. If the least common multiple of the slots is larger, each
-container's factor 1 / slots is rounded down to a multiple of 1 / ``_FINEST``, but not to 0.
+"""A number that is divisible by all numbers from 1 to 16. If the least common multiple of the slots is larger than
+``_FINEST``, each container's factor 1 / slots is rounded down to a multiple of 1 / ``_FINEST``, but not to 0.
 """
 
 
@@ -32,10 +32,10 @@ class Slopes:
     Each attribute has one number per container. ``lower``, ``upper`` and ``most`` count only the standbys of this step.
 
     Attributes:
-        lower: up to this number of standbys, a further one brings the container closer to its share, so its cost is
-            negative.
-        upper: from ``lower`` up to this number of standbys, a further one costs nothing. Beyond this number, its cost
-            is positive.
+        lower: up to this number of standbys, a further standby brings the container closer to its share, so the cost of
+            the further standby is negative.
+        upper: from ``lower`` up to this number of standbys, a further standby costs nothing. Beyond this number, the
+            cost of a further standby is positive.
         beyond: how many standbys from earlier steps exceed the ceiling of the container's share.
         most: the maximum number of standbys that the container can get in this step.
         weight: the factor of the container's term of the distance: 1 / slots, scaled to a whole number.
@@ -110,7 +110,7 @@ class Slopes:
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
     """The bounds of the containers' loads. Loads with ``count`` standbys in total are closest to the containers' shares
-    if and only if they are within these bounds. Nothing but ``slopes.most`` limits a container.
+    if and only if they are within these bounds. The only limit to the load of a container is ``slopes.most``.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))

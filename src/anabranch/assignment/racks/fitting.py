@@ -16,7 +16,7 @@ def fit(
 
     Args:
         copies: how many standbys each task has in these containers.
-        barred: the containers in which each task can't have a standby.
+        barred: for each task, the containers in which the task can't have a standby.
         loads: how many standbys each container takes. The sum must equal the sum of ``copies``.
     """
     room = dict(loads)

@@ -25,7 +25,7 @@ class Traffic:
     Args:
         partitions: the partitions that each task reads.
         rack_numbers: the number of each rack, by name.
-        scale: a factor that makes all weights whole numbers. All weights here are multiplied by it.
+        scale: a factor that makes all weights whole numbers. The attributes contain weights multiplied by this factor.
 
     Attributes:
         total: the weight of all that each task reads.
@@ -74,7 +74,7 @@ class Instance:
 
     Attributes:
         scale: the factor that makes weights whole numbers.
-        by_traffic: whether traffic counts: only if racks are known and the strategy isn't ``none``.
+        by_traffic: whether traffic has a cost. It has a cost if racks are known and the strategy isn't ``none``.
         spread_by: for the rack (if racks are known) and for each tag, the containers' values, as numbers.
         place_of: each container's place. Containers with equal values in ``spread_by`` are in the same place.
         on: each task's current container; -1 if the task is new, -2 if its container is gone.

@@ -27,8 +27,8 @@ class Matrix:
 def matrix(problem: Problem, answer: Answer) -> Matrix | None:
     """How much the active tasks and standbys in each rack read from every rack; None if racks aren't known.
 
-    A partition is read from the reader's own rack if it has a replica there; otherwise from the rack of its first
-    replica, which counts as the leader.
+    If a partition has a replica in the reader's own rack, the partition is read from this rack. Otherwise, it is read
+    from the rack of its first replica, which counts as the leader.
     """
     if not answer.racks_used:
         return None

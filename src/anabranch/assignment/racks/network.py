@@ -49,8 +49,8 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """Add arcs, with ``costs`` in the order of ``spreads`` (missing ones are 0), and return the slice of the result
-        of :meth:`solve` that contains their flows.
+        """Add arcs. ``costs`` are in the order of ``spreads``; missing costs are 0. Returns a slice: the place of the new
+        arcs' flows in the result of :meth:`solve`.
         """
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))
@@ -75,8 +75,8 @@ class Network:
         return _flow(tails, heads, lower, upper, cost, np.concatenate(self._supply))
 
     def tight(self) -> tuple[Whole, Whole] | None:
-        """Lower and upper bounds for all arcs: a flow has the least cost if and only if it is within them. None if no
-        flow satisfies the given bounds.
+        """Lower and upper bounds for all arcs. A flow has the least cost if and only if it satisfies these bounds. None
+        if no flow satisfies the bounds with which the arcs were added.
         """
         lower, upper, flow = self._in_turn()
         return None if flow is None else (lower, upper)
@@ -86,7 +86,7 @@ class Network:
 
     def _in_turn(self) -> tuple[Whole, Whole, Whole | None]:
         """Minimize one cost after another. Returns the lower and upper bounds of :meth:`tight`, and a flow of least
-        cost (None if no flow satisfies the given bounds).
+        cost. If no flow satisfies the bounds with which the arcs were added, the flow is None.
         """
         tails, heads, lower, upper, *costs = self._columns()
         flow = None
@@ -126,8 +126,8 @@ def _flow(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, s
 
 def _reduced(tails: Whole, heads: Whole, lower: Whole, upper: Whole, cost: Whole, flow: Whole, nodes: int) -> Whole:
     """The reduced cost of each arc, from a ``flow`` of least cost. Another flow also has the least cost if and only if
-    it is at the lower bound of each arc whose reduced cost is positive, and at the upper bound of each arc whose
-    reduced cost is negative.
+    two conditions are met: arcs with a positive reduced cost have their lower bound as their flow, and arcs with a
+    negative reduced cost have their upper bound as their flow.
     """
     onward, back = flow < upper, flow > lower
     start = np.concatenate([tails[onward], heads[back]])

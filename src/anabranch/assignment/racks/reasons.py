@@ -31,8 +31,8 @@ def explained(problem: Problem, answer: Answer) -> dict[str, str]:
 
 
 def compared(problem: Problem, answer: Answer) -> Answer:
-    """Return the answer with ``needed_moves`` and ``saved_by_moves`` filled in. In joint mode, the answer stays
-    unchanged, because active tasks then also move for the sake of their standbys.
+    """Return the answer with ``needed_moves`` and ``saved_by_moves`` filled in. In joint mode, active tasks also move
+    for the sake of their standbys. Therefore, the answer stays unchanged in this mode.
     """
     if problem.mode == "joint":
         return answer

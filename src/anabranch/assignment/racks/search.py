@@ -20,9 +20,9 @@ _STANDBY = ("standby", 0)
 
 
 def is_collapsed(it: Instance) -> bool:
-    """Whether the containers of a place (see :class:`Instance`) are equivalent, because a task and all its standbys
-    must be in different places. This is so if three conditions are met: spread comes first for all standbys, there are
-    enough places, and racks and tags divide the containers in only one way.
+    """Whether the containers of a place (see :class:`Instance`) are equivalent. They are equivalent if a task and all
+    its standbys must be in different places, and that is so under three conditions: spread comes first for all
+    standbys, there are enough places, and racks and tags divide the containers in only one way.
     """
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
@@ -34,8 +34,8 @@ class Search:
     Args:
         slopes: each container's share of standbys.
         far: the largest allowed distance of the containers' loads of standbys from these shares.
-        spread: the least allowed spread, summed over the tasks. Ignored if the containers of a place are equivalent:
-            then the spread is as large as possible.
+        spread: the least allowed spread, summed over the tasks. If the containers of a place are equivalent, the spread
+            is always as large as possible, and this argument is ignored.
     """
 
     def __init__(self, it: Instance, slopes: Slopes, far: int, spread: int) -> None:

@@ -129,10 +129,10 @@ def movable(it: Instance, tasks: Whole, copies: int) -> int:
 
 
 def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole, Whole, Whole]:
-    """The existing standbys in containers that their task hasn't ``taken``, in the form of :attr:`Question.warm`. The
-    first ``copies`` standbys in a task's ``standby_on`` have a higher value than the task's other standbys. If the
-    result of :func:`place` becomes part of the next problem, ``standby_on`` begins with the standbys for which spread
-    comes first. As a result, no standby moves.
+    """The existing standbys, in the form of :attr:`Question.warm`. A standby is left out if its container is among the
+    containers that ``taken`` lists for the standby's task. The first ``copies`` standbys in a task's ``standby_on``
+    have a higher value than the task's other standbys. If the result of :func:`place` becomes part of the next problem,
+    ``standby_on`` begins with the standbys for which spread comes first. As a result, no standby moves.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
