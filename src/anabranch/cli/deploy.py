@@ -1,4 +1,6 @@
-"""``anabranch deploy``: replaces the running version of a job with another one, which normally takes over its state."""
+"""``anabranch deploy``: replaces the running version of a job with another version. Normally, the new version takes
+over the state of the running version.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
 
 class _Interrupts:
     """Inside ``with``, the first Ctrl-C raises KeyboardInterrupt. But while ``writing`` is true, only the second Ctrl-C
-    does. :meth:`done` ends the writing, and raises KeyboardInterrupt if there was a Ctrl-C meanwhile.
+    raises KeyboardInterrupt. :meth:`done` ends the writing. If there was a Ctrl-C during the writing, :meth:`done`
+    raises KeyboardInterrupt.
     """
 
     def __init__(self) -> None:
@@ -119,8 +120,8 @@ def _explained(error: AnabranchError | OSError, writing: bool) -> AnabranchError
 
 
 def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
-    """The error for a ``put`` that failed at or after line ``line``, after ``written`` records from the lines before it
-    were written.
+    """The error for a ``put`` that failed at or after the line with the number ``line``. ``written`` is the number of
+    records that were written from the lines before this line.
     """
     part, unsure = (error.published, error.unsure) if isinstance(error, PartlyWrittenError) else (0, 0)
     rest = f"then {_rest(line, part, unsure)}"
@@ -132,8 +133,8 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
 
 
 def _rest(line: int, part: int, unsure: int) -> str:
-    """Advice on how to continue from line ``line``. ``part`` of the lines from there on were written, and another
-    ``unsure`` may have been written.
+    """Advice on how to continue from the line with the number ``line``. ``part`` is the number of records from this line
+    on that were written. ``unsure`` is the number of further records that may have been written.
     """
     if not part and not unsure:
         return f"put the rest (tail -n +{line})"

@@ -69,8 +69,8 @@ class BatchSizeStore:
 
 
 def remembered(lane_folders: LaneFolders, lane: Lane, *, quick: bool) -> int:
-    """The size for a lane's first batch, derived from what lanes have stored; 0 if nothing is stored or readable. For
-    ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
+    """The size for a lane's first batch, derived from the sizes that lanes have stored. The result is 0 if no size is
+    stored, or if the stored sizes can't be read. For ``quick``, see :func:`anabranch.pace.stored_sizes.first`.
     """
     try:
         known = _read(_tree(lane_folders, lane), lane) | _unwritten.get(_key(lane_folders, lane), {})

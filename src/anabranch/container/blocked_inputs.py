@@ -36,8 +36,8 @@ class BlockedInputs:
         self._ssps = tuple(ssp for ssp in ssps if systems.named(ssp.system).transactional)
         self._java = java
         self._since: dict[SSP, tuple[int, float]] = {}
-        """For each blocked input (see :meth:`_blocked`): its end offset, and when it was first seen to be blocked
-        there."""
+        """For each blocked input (see :meth:`_blocked`): the input's end offset, and the time of the first check that
+        noticed the input blocked at this offset."""
         self._told: dict[SSP, str] = {}
         self._thread: threading.Thread | None = None
         self.warnings: tuple[str, ...] = ()

@@ -61,8 +61,8 @@ class Acceptance:
 
 
 def look(folder: Folder | None, former: Sequence[Folder], lane: Lane, now: StreamNow) -> Acceptance | None:
-    """Find out how a stopped lane could continue with a stream as it is now. Returns None if nothing has to change for
-    this, or if the lane doesn't read the stream.
+    """Find out how a stopped lane could continue with a stream as it is now. Returns None if the lane can continue
+    without a change, or if the lane doesn't read the stream.
 
     First, the lane's folder is locked for this process, and leftovers are removed from the folder. Both steps are
     skipped if the lane will continue in a copy of the folder (``lane.abandoned``).
@@ -121,15 +121,16 @@ def check_published(found: Acceptance, published: int) -> None:
 
 
 def rewrite(found: Acceptance, target: str, published: int) -> None:
-    """Make the lane's next folder: a copy of the present one with the same state, from which the lane continues with
-    the stream as it is now.
+    """Make the lane's next folder: a copy of the present folder, with the same state. From this copy, the lane can
+    continue with the stream as it is now.
 
     The original isn't changed, and nothing refers to the copy yet. A pending batch is forgotten, because its records
     are gone.
 
     Args:
         target: the URI of the copy.
-        published: the lane's last batch that is in an exactly-once output or a table, at least in part; -1 if none.
+        published: the last batch of the lane of which at least a part is in an exactly-once output or a table; -1 if
+            there is no such batch.
 
     Raises:
         ConflictError: the target exists, or another process is making it.
@@ -149,8 +150,8 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
 
 def continued(lane: Lane, found: Acceptance) -> Lane:
     """The lane with its start and final offsets adjusted to the stream. ``lane`` is the lane as it is in the store now.
-    Without the adjustment, the lane would skip records below the offsets at which it once started to read some of its
-    keys."""
+    For some keys, the lane may have started to read at a high offset of the former stream. Without the adjustment, the
+    lane would skip records with these keys below this offset."""
 
     def moved(position: Position) -> Position:
         ssp, limit = position.ssp, found.limits.get(position.ssp.partition)
@@ -173,8 +174,8 @@ def _known_id(folder: Folder | None, former: Sequence[Folder], stream: str) -> s
     """The id of the stream that a lane has read; None if no folder contains an id. If the lane has planned no batch,
     ids in its predecessors' folders take precedence, because the lane may have noted the id of another stream.
 
-    A lane can have a source for a stream of which it reads no partition. In some systems, the id is then only in the
-    source's offset.
+    A lane can have a source for a stream of which it reads no partition. In some systems, the id of such a stream is
+    only in the source's offset.
     """
     own = None
     if folder is not None:

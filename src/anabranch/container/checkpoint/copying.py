@@ -95,8 +95,8 @@ def _beside(folder: Folder) -> str:
 
 
 def refresh(folder: Folder, standby: Folder) -> int:
-    """Bring a standby up to date, even while the folder's lane runs. Returns the standby's last committed batch, -1 if
-    none.
+    """Bring a standby up to date, even while the folder's lane runs. Returns the last committed batch in the standby;
+    -1 if the standby has no committed batch.
     """
     filesystem.update(folder.tree, standby.tree, ORDER, lives=True)
     return standby.committed()
@@ -148,8 +148,8 @@ def _becomes(folder: Folder, copy: Folder) -> dict[str, File] | None:
 
 
 def _fill(folder: Folder, copy: Folder, names: Sequence[str], moved: Mapping[str, File] | None) -> int:
-    """Copy the files that the copy lacks, and return their number. ``moved`` has the files of the standby that has
-    become the copy; None if no standby has."""
+    """Copy the files that the copy lacks, and return their number. If a standby has become the copy, ``moved`` has the
+    files of this standby. Otherwise, ``moved`` is None."""
     try:
         if moved is not None:
             crash_points.reach(crash_points.ADOPTED, folder.tree.path.getParent().getName(), folder.committed())

@@ -34,16 +34,17 @@ def check(folder: Folder, lane: Lane) -> None:
 
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
-    """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. The lane then
-    continues from the last batch from which it can do so without losing or repeating records; see
-    :func:`soundness.resumption`. Unusable snapshots of the state are removed if the state can be built from older
-    files. If the query's id is unreadable, the query gets a new one. Call this only if no query is running in the
+    """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. After the repair,
+    the lane continues from an earlier batch: the last one from which no record is lost or repeated (see
+    :func:`soundness.resumption`). Unusable snapshots of the state are removed if the state can be built from older
+    files. If the query's id is unreadable, the query gets a new id. Call this only if no query is running in the
     folder.
 
     Returns where the lane continues; None if no batch was incomplete.
 
     Args:
-        published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
+        published: the last batch of which at least a part is in an exactly-once output or a table; -1 if there is no
+            such batch.
 
     Raises:
         DamagedError: files are damaged, and forgetting batches would lose or repeat records. The folder wasn't changed.

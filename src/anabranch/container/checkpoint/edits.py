@@ -47,25 +47,25 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 
 def mend_time(folder: Folder) -> None:
-    """Set the pending batch's processing time to its watermark. This is necessary if the clock was set back before the
-    batch was planned. The folder needn't be a copy: it can also be the one that the lane uses, if no query is running
-    in it."""
+    """Set the pending batch's processing time to the batch's watermark. This is necessary if the clock was set back
+    before the batch was planned. The folder needn't be a copy: if no query is running in the lane's own folder, this
+    folder can also be edited."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
 
 def keep(folder: Folder, partitions: Mapping[str, Iterable[int]]) -> None:
-    """Keep only these partitions of each stream in every entry of the offset log."""
+    """In every entry of the offset log, keep only the ``partitions`` of each stream."""
     kept = {stream: set(numbers) for stream, numbers in partitions.items()}
     for batch in folder.tree.numbers("offsets"):
         folder.tree.write(f"offsets/{batch}", offset_log.format(folder.entry(batch).keeping(kept)))
 
 
 def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch begin at these offsets, by stream and partition.
+    """Make the next batch begin at ``positions``: offsets by stream and partition.
 
-    For this, the plan of the folder's last batch, which another lane has run, is changed as if the batch had ended at
-    these offsets.
+    Another lane has run the folder's last batch. The plan of this batch is changed as if the batch had ended at
+    ``positions``.
     """
     last = folder.planned()
     entry = folder.entry(last)
@@ -75,12 +75,13 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 
 def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *, anew: bool) -> None:
-    """Make the next batch read ``stream``, which now has this id, from these offsets. The plans of earlier batches are
-    changed, too, because the lane may have to go back to one of them if files are damaged.
+    """Make the next batch read ``stream`` from ``positions``: offsets by partition. The stream now has the id ``id``.
+    The plans of earlier batches are changed, too. If files are damaged, the lane may have to go back to one of these
+    batches.
 
     Args:
-        anew: whether this is a different stream with the same name. If it is still the same stream, the offsets in a
-            plan are lowered where necessary, but never raised.
+        anew: whether ``stream`` is now a different stream with the same name. If it is still the same stream, the
+            offsets in a plan are lowered where necessary, but never raised.
     """
     for batch in folder.tree.numbers("offsets"):
         entry, source = folder.entry(batch), folder.sources(batch).get(stream)
@@ -108,8 +109,8 @@ def add_stream(folder: Folder, stream: NewStream) -> None:
 
 
 def widen(folder: Folder, partitions: Mapping[str, Mapping[int, int]]) -> None:
-    """Make the next batch read more partitions, from these offsets by stream and partition. Does nothing if no batch
-    was planned. Call this only if no batch is pending.
+    """Make the next batch read more partitions. ``partitions`` contains their start offsets, by stream and partition.
+    Does nothing if no batch was planned. Call this only if no batch is pending.
     """
     last = folder.planned()
     if last >= 0 and partitions:

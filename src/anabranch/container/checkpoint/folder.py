@@ -230,8 +230,9 @@ class Folder:
         self.tree.write(_BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
-        """Forget the pending batch. Call this only if no part of it was published or can still be published. The
-        batch's state may stay in the folder; :meth:`clear_broken` removes this state from a successor's copy.
+        """Forget the pending batch. Call this only if no part of the batch was published, and no part can be published
+        any more. The batch's state may stay in the folder; :meth:`clear_broken` removes this state from a successor's
+        copy.
         """
         if self.pending:
             name = f"offsets/{self.planned()}"
@@ -259,8 +260,8 @@ class Folder:
         return Checkpoint(self.tree.sizes(), self.tree.read_bytes, partitions, thorough, least)
 
     def resume(self, at: Resumption) -> None:
-        """Forget all batches after ``at.batch`` and, if that batch must run again, its commit. Call this only if no
-        part of the later batches has been published.
+        """Forget all batches after ``at.batch``. If the batch ``at.batch`` must run again, also forget that it was
+        committed. Call this only if no part of the later batches has been published.
         """
         if at.batch < 0:
             self.begin_anew()
@@ -271,8 +272,8 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """Give the query a new id if its id is unreadable: without one, Spark refuses to start a query that has planned
-        a batch. Nothing depends on the id staying the same.
+        """If the query's id is unreadable, give the query a new id. Without an id, Spark refuses to start a query that
+        has planned a batch. Nothing requires that the id stays the same.
         """
         if self.planned() < 0:
             return
@@ -293,8 +294,8 @@ class Folder:
         beginning. Call this only if no process runs a query in the folder.
 
         Args:
-            anew: whether the lane has never written anything. If so, and if it has planned no batch either, all its
-                state is removed.
+            anew: whether the lane has never written anything. If the lane has neither written anything nor planned a
+                batch, all state of the lane is removed.
         """
         found = leftovers.classify(self.tree.all_files())
         if not anew:

@@ -103,8 +103,8 @@ class LaneFolders:
         return folder
 
     def note_used(self, folder: Folder) -> None:
-        """Record that a lane uses this folder from now on. If the folder is a copy, it is then never replaced by
-        another copy."""
+        """Record that a lane uses ``folder`` from now on. If the folder is a copy, no other copy replaces it any more.
+        """
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
@@ -201,8 +201,8 @@ class LaneFolders:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
         again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
-        ``began`` says whether a batch of the lane was committed. Returns the last batch that is in an exactly-once
-        output or a table after the call, at least in part; -1 if none.
+        ``began`` says whether a batch of the lane was committed. Returns the last batch of which, after the call, at
+        least a part is in an exactly-once output or a table; -1 if there is no such batch.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 
@@ -212,7 +212,8 @@ class LaneFolders:
         return self.systems.seen(lane)
 
     def published(self, lane: Lane) -> int:
-        """The last batch that is, at least in part, in an exactly-once output or a table of a lane; -1 if none."""
+        """The last batch of a lane of which at least a part is in an exactly-once output or a table; -1 if there is no
+        such batch."""
         return self.systems.published(lane)
 
 

@@ -198,8 +198,8 @@ class Outputs:
         return self._systems.named(self._lane.system(stream))
 
     def _known_batches(self, batch: int) -> dict[str, int]:
-        """The last batch, up to ``batch``, that each table is known to contain. Tables without a known batch are left
-        out."""
+        """For each table, the last batch that the table is known to contain, not counting batches after ``batch``.
+        Tables without a known batch are left out."""
         lane = self._lane
         known = {output: committed.before(lane.job, lane.id, output, batch + 1) for output in self._tables}
         return {output: last for output, last in known.items() if last > marks.NOTHING}
