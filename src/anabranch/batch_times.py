@@ -7,7 +7,7 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["REPORTED_EVERY", "functions_part", "next_batch", "present_batch", "unreported", "waiting"]
 
 REPORTED_EVERY = 1.0
-"""The maximum age, in seconds, that the report of a lane with a running batch is assumed to have."""
+"""While a lane's batch is running, the lane's last report is assumed to be at most this many seconds old."""
 _AFTER_OUTPUT = 0.2
 """The number of seconds assumed between the output of a batch and the start of the next one, if records are waiting."""
 _TOLD_BY_ITSELF = 1.0
@@ -60,8 +60,8 @@ def unreported(report: LaneReport, now: float) -> float:
 
 def functions_part(report: LaneReport) -> float:
     """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0. The share is computed from the
-    running batch or, if none is running, from the last batch. If this batch was too short to tell, the share of the
-    last half minute is used.
+    running batch or, if no batch is running, from the last batch. If this batch has spent too little time for a
+    reliable share, the share of the last half minute is used.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent
     total = sum(spent.values())

@@ -35,7 +35,7 @@ argument.
 
 
 def check_texts(kind: str, given: Mapping[str, object]) -> None:
-    """Raises GraphError if ``key``, ``schema`` or ``prefix`` is given, and is neither None nor a string."""
+    """Raises GraphError if ``given`` has a ``key``, ``schema`` or ``prefix`` that is neither None nor a string."""
     for name, cure in _TEXTS.items():
         value = given.get(name)
         if value is not None and not isinstance(value, str):
@@ -198,8 +198,8 @@ def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str
 def joined_table(
     table: str | Table | Callable[[Any], Any], format: str | None, schema: str | None
 ) -> tuple[dict[str, Any], Callable[..., Any] | None]:
-    """The operator arguments that describe the table, and the user's function that reads the table (None for a path or
-    a stream).
+    """A pair: the operator arguments that describe the table, and the user's function that reads the table. If the
+    table is a path or a stream, the function is None.
     """
     if isinstance(table, str):
         ending = table.rstrip("/").rpartition(".")[2].lower()
@@ -224,8 +224,8 @@ def joined_table(
 
 
 def processor(given: object, timers: str | None) -> Processor:
-    """Return ``given`` if it is a processor that fits ``timers``; otherwise, raise GraphError. The processor must
-    define ``on_timer`` if ``timers`` names a clock, and must not define it if ``timers`` is None.
+    """Return ``given`` if it is a processor that fits ``timers``; otherwise, raise GraphError. If ``timers`` names a
+    clock, the processor must define ``on_timer``. If ``timers`` is None, the processor must not define ``on_timer``.
     """
     if not isinstance(given, Processor):
         what = f"the class {given.__name__}" if isinstance(given, type) else repr(given)

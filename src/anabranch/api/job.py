@@ -78,10 +78,10 @@ class Job:
         """Call a function for each task that has drained, before the task's container ends. Use this method as a
         decorator.
 
-        The function runs in the container's driver process. When it is called, the task has processed all its records,
-        and the task's stage has written all results of these records, including those of windows and timers. Later
-        stages may still be draining. If the function raises an exception, or if the container dies before it has
-        reported the drain, the function is called again, so it should be idempotent.
+        The function runs in the container's driver process. When the function is called, the task has processed all its
+        records, and the task's stage has written all results of these records, including the results of windows and
+        timers. Later stages may still be draining. The function is called again if it raises an exception, or if the
+        container dies before it has reported the drain. Therefore, the function should be idempotent.
 
         Args:
             function: takes one :class:`~anabranch.api.hooks.DrainedTask`, with the names of the job, stage and task.

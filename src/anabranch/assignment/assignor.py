@@ -157,7 +157,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
 
 
 def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rules) -> dict[str, dict[str, str]]:
-    """Why :func:`seat` chooses each task's seat, in words, by stage and task name."""
+    """For each task, by stage and name: an explanation, in words, of why :func:`seat` chooses the task's seat."""
     found = seat(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
         return _told(stages, former, where, rules, found)

@@ -75,8 +75,8 @@ def place(
 def _permuted(
     members: Sequence[Member], way: Mapping[str, str], racks: Mapping[str, str | None], traffic_cost: int, moves: int
 ) -> tuple[dict[str, str], float]:
-    """The cheapest placement that :func:`place` can make from ``way``, and its cost. Groups that have equally many
-    tasks and read equally many partitions can swap places, and the tasks of a group can swap seats.
+    """The cheapest placement that :func:`place` can make from the placement ``way``, and the cost of the result. Groups
+    that have equally many tasks and read equally many partitions can swap places. The tasks of a group can swap seats.
     """
     groups: dict[tuple[tuple[str, int], ...], list[Member]] = defaultdict(list)
     for member in sorted(members, key=lambda each: each.name):

@@ -104,8 +104,8 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 def _is_uniform(groups: _Groups) -> bool:
     """Whether all groups have the same number of tasks and the same number of partitions, and no two groups share a
-    partition. If so, a line (:mod:`anabranch.assignment.packing`) has the fewest pieces, and every piece costs the
-    same."""
+    partition. If so, no placement has fewer pieces than a line has (see :class:`~anabranch.assignment.packing.Line`),
+    and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 
@@ -130,8 +130,8 @@ def _groups(tasks: Iterable[Task]) -> _Groups:
 
 
 def _staying(sizes: Mapping[str, int], groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> dict[str, str]:
-    """The tasks that can stay, with their seats. If a seat had too many tasks, the tasks of the groups with the fewest
-    tasks in this seat leave first."""
+    """The tasks that can stay, with their seats. If a seat had too many tasks, some of them must leave: first the tasks
+    of the group that has the fewest tasks in this seat."""
     pieces: defaultdict[tuple[int, str], list[str]] = defaultdict(list)
     for number, group in enumerate(groups if homes else ()):
         for task in group:

@@ -57,9 +57,9 @@ def numbered(keepers: Sequence[str], former: Mapping[str, int]) -> dict[int, str
 
     Args:
         keepers: the processes that maintain the lane's standbys, one each.
-        former: the former numbers of processes. A process keeps its number if that is less than the number of standbys.
-            If several processes have the same number, only the first by name keeps it. The other processes get the
-            remaining numbers, in the order of their names.
+        former: the former numbers of processes. A process keeps its number if the number is less than the count of
+            standbys. If several processes have the same number, only the first process by name keeps the number. The
+            other processes get the remaining numbers, in the order of their names.
     """
     found: dict[int, str] = {}
     for keeper in sorted(keepers):

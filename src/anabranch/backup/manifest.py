@@ -40,7 +40,7 @@ _NAME = "backup.json"
 _UNFINISHED = "unfinished.json"
 """The name of a file that exists from the first step until the backup is complete."""
 _LOCK = "unfinished.lock"
-"""The name of a file that is locked by the process that makes the backup, if the backup is on a local disk."""
+"""The name of a file. If the backup is on a local disk, the process that makes the backup locks this file."""
 LANES = "lanes"
 STORE = "store.db"
 

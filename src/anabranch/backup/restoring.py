@@ -3,9 +3,9 @@
 Because of the order of the steps, an interrupted restore can be repeated, and the store doesn't know the job until
 everything else is in place:
 
-1. compare all files of the backup with their checksums; check that no folders of the job's lanes exist, that outputs
-   that won't be restored contain no batches unknown to the backup, and that existing streams still have the records
-   that the job must read;
+1. compare all files of the backup with their checksums. Also check three conditions: the job's lanes have no folders
+   yet, outputs that won't be restored contain only batches that the backup knows, and existing streams still have the
+   records that the job must read;
 2. copy each stream that doesn't exist here to a temporary folder, and move it to its place in one step;
 3. copy the folders of lanes;
 4. store the job's rows in one transaction. The job can then be started.

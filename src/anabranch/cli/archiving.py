@@ -25,7 +25,7 @@ _CURE = "jobs run without it, and only start later; see that Java is complete, a
 
 
 def make(say: Callable[[str], None]) -> Path:
-    """Make the archive, unless there is one that Java accepts, and return its path.
+    """Return the path of the archive. If there is no archive that Java accepts, make one first.
 
     Raises:
         AnabranchError: there is no Java, or the JVM didn't write an archive in time.

@@ -83,9 +83,9 @@ class Tracker:
         self._tasks = 0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """For each operator, the number of rows that reached the operator per planned record. The key "state" has the
-        share of the batch's time that has passed since Spark tasks started to get rows that were brought together by
-        key. Until this batch has measured a value, an earlier batch's value is kept.
+        """For each operator, the number of rows that reached the operator per planned record. The key "state" has a
+        share of the batch's time instead: the time after the moment at which Spark tasks first got rows that were
+        brought together by key. Until this batch has measured a value, an earlier batch's value is kept.
         """
 
     @property
@@ -251,8 +251,9 @@ class Tracker:
         The result is 0 in three cases:
 
         - The operator publishes rows, or runs in the Spark stage that reads the sources.
-        - The number of its remaining rows or its speed isn't known.
-        - Its Spark tasks report the rows received from each partition, so :meth:`_slowest` applies instead.
+        - The operator's speed, or the number of its remaining rows, isn't known.
+        - The operator's Spark tasks report the rows received from each partition. In this case, :meth:`_slowest` gives
+          the remaining time.
         """
         ratio = self._ratio(operator) if operator.late and operator.label != PUBLISHING else None
         if ratio is None or any(task.told.received for task in operator.tasks):

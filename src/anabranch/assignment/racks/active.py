@@ -35,7 +35,7 @@ class Placement:
 
 
 def place(it: Instance, *, moves_first: bool = False) -> Placement:
-    """Place the stateful tasks, leaving room to balance the stateless tasks; then place the stateless tasks.
+    """Place the stateful tasks so that the stateless tasks can still be balanced. Then place the stateless tasks.
 
     Each step minimizes the cost and, among the placements of least cost, the number of moves. With ``moves_first``, the
     number of moves is minimized first, and the cost second.

@@ -1,9 +1,9 @@
-"""Assigns standbys of tasks to places by a flow, and then fits them into the places' containers.
+"""Assigns standbys of tasks to places by a flow in a network, and then fits the standbys into the places' containers.
 
-A place consists of all containers with the same rack (if racks are known) and tags. Tasks have arcs to places, and
-places to containers. The flow says which tasks have standbys in a place, but not in which of the place's containers. So
-the standbys are fitted into containers afterwards. If they don't fit, the problem can be solved again in a network with
-an arc for each task and container.
+A place consists of all containers with the same rack (if racks are known) and tags. In the network, tasks have arcs to
+places, and places have arcs to containers. The flow says which tasks have standbys in a place, but not in which of the
+place's containers. So the standbys are fitted into containers afterwards. If the standbys don't fit, the problem can be
+solved again in a network with an arc for each task and container.
 """
 
 from __future__ import annotations

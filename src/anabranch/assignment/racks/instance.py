@@ -31,7 +31,7 @@ class Traffic:
         total: the weight of all that each task reads.
         sum: the sum of ``total``.
         tasks, racks, covered: parallel arrays, sorted by task and rack: a task, a rack, and the weight of the task's
-            partitions that have a replica in the rack. For a pair that isn't here, this weight is 0.
+            partitions that have a replica in the rack. If a pair of a task and a rack is missing, this weight is 0.
     """
 
     def __init__(self, partitions: Sequence[Sequence[Partition]], rack_numbers: dict[str, int], scale: int) -> None:

@@ -34,7 +34,7 @@ class Container(_Record, frozen=True, kw_only=True):
 
 class Partition(_Record, frozen=True, kw_only=True):
     """A partition that a task or its standbys read. ``racks`` are the racks of the partition's replicas, with None for
-    a broker without a rack; empty if they aren't known.
+    a broker without a rack. If the racks aren't known, ``racks`` is empty.
     """
 
     stream: str
@@ -130,7 +130,8 @@ class Answer(_Record, frozen=True, kw_only=True):
             aren't known, or with the strategy ``none``, only moves count.
         traffic: the weight of partitions that are read from other racks; None if racks aren't known.
         gap: ``cost`` minus ``lower_bound``.
-        moved: how many tasks and standbys move. New ones don't count, nor do standbys whose container is gone.
+        moved: how many tasks and standbys move. New tasks, new standbys, and standbys whose container is gone don't
+            count.
         needed_moves: the number of moves of active tasks that balance requires, if known; see
             :func:`~anabranch.assignment.racks.reasons.compared`.
         saved_by_moves: the cost that the other moves of active tasks save, compared with the cheapest placement that

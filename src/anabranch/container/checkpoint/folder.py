@@ -45,8 +45,8 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps the names that streams have in their systems, such as topics, to the names that they have in
-        the job, for all streams with two different names.
+        """If a stream's name in its system (such as a topic) differs from its name in the job, ``streams`` maps the name
+        in the system to the name in the job.
         """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
@@ -215,9 +215,9 @@ class Folder:
             self.tree.write(STARTING, json.dumps(dict(sorted(noted.items()))))
 
     def begin_at(self, offset: Mapping[str, Any]) -> None:
-        """Make the query's only source begin at this offset, whatever its options say, unless the folder already says
-        where the source begins. This works for sources that read their first offset from the folder, such as Spark's
-        Kafka connector.
+        """Make the query's only source begin at ``offset``, whatever the source's options say. Does nothing if the
+        folder already says where the source begins. This works for sources that read their first offset from the
+        folder, such as Spark's Kafka connector.
         """
         if not self.exists(_BEGIN):
             self.tree.fs.mkdirs(self.tree.at(_BEGIN.rpartition("/")[0]))

@@ -103,8 +103,7 @@ class LaneFolders:
         return folder
 
     def note_used(self, folder: Folder) -> None:
-        """Record that a lane uses ``folder`` from now on. If the folder is a copy, no other copy replaces it any more.
-        """
+        """Record that a lane uses ``folder``. If ``folder`` is a copy, no other copy replaces it from now on."""
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
