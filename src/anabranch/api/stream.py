@@ -279,8 +279,9 @@ class Stream:
         name: str | None = None,
         **aggregates: str,
     ) -> Stream:
-        """Compute running aggregates for each stage key or, with ``by``, for each combination of stage key and values
-        of the ``by`` columns. Each batch emits an updated row for every key or combination in the batch.
+        """Compute running aggregates for each stage key. With ``by``, the aggregates are computed for each combination
+        of stage key and values of the ``by`` columns. Each batch emits an updated row for every key or combination in
+        the batch.
 
         The latest row of a key or combination contains the current values. The result's columns are the key, ``by``,
         and the aggregates.

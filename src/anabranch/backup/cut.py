@@ -51,7 +51,7 @@ class PartitionCopy:
 
 @dataclass(frozen=True)
 class LaneCopy:
-    """A lane's folder as it was copied, after the ends of the partitions were noted.
+    """A copy of a lane's folder. The copy was made after the ends of the partitions were noted.
 
     Args:
         planned: the last planned batch in the folder; -1 if there is none.

@@ -217,8 +217,8 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
     """Where a system's Spark connector comes from. If the connector is ``wanted``, raises AnabranchError in two cases:
-    its jars in the cache are damaged, or it must come from a Maven repository that doesn't have it. (If ``mvn`` gives
-    no answer, the repository isn't checked.)
+    the connector's jars in the cache are damaged, or the connector must come from a Maven repository that doesn't have
+    it. (If ``mvn`` gives no answer, the repository isn't checked.)
     """
     needs = system.session_needs()
     if not wanted:

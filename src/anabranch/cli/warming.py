@@ -65,8 +65,8 @@ class _Until:
     """Passes heartbeats on to the coordinator, and sets ``reached`` when all lanes have run ``_BATCHES`` batches. If
     ``leaving`` is set, ``reached`` is set as soon as each lane that has started has run its first batch.
 
-    (A query that is stopped before its first batch has ended leaves processes behind. They wait for connections to
-    Spark, and log errors.)
+    (A query that is stopped before its first batch has ended leaves processes behind. These processes wait for
+    connections to Spark, and log errors.)
     """
 
     def __init__(self, coordinator: Coordinator, lanes: int, leaving: threading.Event) -> None:

@@ -250,8 +250,9 @@ class Tree:
 
     @contextlib.contextmanager
     def _put(self, name: str) -> Iterator[str]:
-        """Yields the name under which to write the file ``name``: a temporary one, except on an object store. At the
-        end of the block, the temporary file is renamed, so that the file ``name`` appears completely or not at all.
+        """Yields the name under which to write the file ``name``. On an object store, this is ``name`` itself. In other
+        storage, it is a temporary name, and the temporary file is renamed at the end of the block. In both cases, the
+        file ``name`` appears completely or not at all.
         """
         if self.local is None and self.far.is_object_store:
             yield name  # on an object store, a file appears only when it is complete

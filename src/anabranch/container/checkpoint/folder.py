@@ -45,8 +45,8 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """If a stream's name in its system (such as a topic) differs from its name in the job, ``streams`` maps the name
-        in the system to the name in the job.
+        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. Only streams
+        with two different names are in ``streams``.
         """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)

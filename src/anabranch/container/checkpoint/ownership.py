@@ -9,9 +9,9 @@ for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end 
 same machine.)
 
 ``LEASE`` is shorter than ``EXPIRES``. An owner that hasn't rewritten its file for ``LEASE`` seconds writes nothing to
-its folders until it has checked that its claims still count. From then on, it repeats this check whenever it extends
-its lease, because a process that has noticed the silence may still be about to make a claim. Each process uses its own
-clock for these times.
+its folders until it has checked that its claims still count. From then on, the owner repeats this check whenever it
+extends its lease, because another process may have noticed the owner's silence and may still be about to make a claim.
+Each process uses its own clock for these times.
 """
 
 from __future__ import annotations
