@@ -238,10 +238,10 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key. If the ``agg`` has ``by``, there is a row for
-        each combination of key and values of ``by``. A window gives the row that it would emit if no more records came.
-        By default, records that cannot be processed are left out. If ``on_error`` is ``"fail"``, such a record raises
-        an error instead. For records with null keys, the same applies if ``on_null_key`` is ``"fail"``.
+        An ``agg`` without windows gives only the latest row of each key. With ``by``, an ``agg`` gives only the latest
+        row of each combination of key and values of ``by``. A window gives the row that it would emit if no more
+        records came. By default, records that cannot be processed are left out. If ``on_error`` is ``"fail"``, such a
+        record raises an error instead. A record with a null key raises an error if ``on_null_key`` is ``"fail"``.
 
         Args:
             spark: the SparkSession to use.

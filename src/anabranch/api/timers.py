@@ -68,7 +68,8 @@ class Timers:
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
-        """Register a timer, so that ``on_timer`` is called at the time ``at``. Does nothing in the last batch of a drain.
+        """Register a timer, so that ``on_timer`` is called at the time ``at``. Does nothing in the last batch of a
+        drain.
 
         Args:
             at: a datetime with a time zone, rounded up to a millisecond. A timer in the past fires in the same batch
@@ -141,8 +142,8 @@ class Timers:
 
 
 class _End(datetime):
-    """The value of ``now`` in a drain's last batch. If a datetime can't represent a sum, a difference or a conversion to
-    another time zone, the result is this value itself. So processors that compute times from ``now`` don't fail.
+    """The value of ``now`` in a drain's last batch. If a datetime can't represent a sum, a difference or a conversion
+    to another time zone, the result is this value itself. So processors that compute times from ``now`` don't fail.
     """
 
     def __add__(self, other: timedelta) -> _End:

@@ -123,9 +123,10 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
-    With the strategy ``min_traffic``, a weaker balance can be enough. The weaker balance concerns only two numbers, each
-    counted over all stages: the number of stateful tasks, and the number of all tasks. It requires that racks count. It
-    also requires that ``rules.first`` is ``traffic``, or that no two tasks of a stage read the same partition.
+    With the strategy ``min_traffic``, a weaker balance can be enough. The weaker balance concerns only two numbers,
+    each counted over all stages: the number of stateful tasks, and the number of all tasks. The weaker balance requires
+    that racks count. It also requires that ``rules.first`` is ``traffic``, or that no two tasks of a stage read the
+    same partition.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.

@@ -56,8 +56,8 @@ def check(
 class _Check:
     """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders.
 
-    ``running`` are the lanes that run. If a coordinator serves the job, the coordinator says which lanes run. Otherwise,
-    containers may still run lanes without the coordinator, so a lane runs if its folder is in use.
+    ``running`` are the lanes that run. If a coordinator serves the job, the coordinator says which lanes run. Without a
+    coordinator, containers may still run lanes. Therefore, a lane whose folder is in use counts as running.
     """
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:
@@ -120,8 +120,8 @@ class _Check:
         return its
 
     def _published(self, lane: Lane, folder: Folder) -> int:
-        """Fence a lane's outputs, so no former process of the lane can publish anything. Returns the last batch of which
-        at least a part is in an exactly-once output or a table; -1 if there is no such batch."""
+        """Fence a lane's outputs, so no former process of the lane can publish anything. Returns the last batch of
+        which at least a part is in an exactly-once output or a table; -1 if there is no such batch."""
         new = False if folder.committed() >= lane.first_batch else None
         self._systems.recover(lane, lane.epoch, new=new)
         self._systems.fence_tables(lane, lane.epoch, new=new, foreign=True)

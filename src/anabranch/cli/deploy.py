@@ -115,8 +115,8 @@ def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:
 
 
 def resolving(settings: Settings) -> Resolve:
-    """A function that determines the schemas of a job file. For this purpose, the function starts a small Spark session,
-    and tells the user so.
+    """A function that determines the schemas of a job file. For this purpose, the function starts a small Spark
+    session, and tells the user so.
     """
 
     def resolve(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:

@@ -133,8 +133,8 @@ def _stopped(error: AnabranchError, written: int, line: int) -> AnabranchError:
 
 
 def _rest(line: int, part: int, unsure: int) -> str:
-    """Advice on how to continue from the line with the number ``line``. ``part`` is the number of records from this line
-    on that were written. ``unsure`` is the number of further records that may have been written.
+    """Advice on how to continue from the line with the number ``line``. ``part`` is the number of records that were
+    written from this line and later lines. ``unsure`` is the number of further records that may have been written.
     """
     if not part and not unsure:
         return f"put the rest (tail -n +{line})"

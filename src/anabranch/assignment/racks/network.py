@@ -49,8 +49,8 @@ class Network:
         lower: ArrayLike = 0,
         costs: Sequence[ArrayLike] = (),
     ) -> slice:
-        """Add arcs. ``costs`` are in the order of ``spreads``; missing costs are 0. Returns a slice: the place of the new
-        arcs' flows in the result of :meth:`solve`.
+        """Add arcs. ``costs`` are in the order of ``spreads``; missing costs are 0. Returns a slice: the place of the
+        new arcs' flows in the result of :meth:`solve`.
         """
         full = [*costs, *[0] * (len(self._spreads) - len(costs))]
         columns = np.broadcast_arrays(*(np.asarray(each, np.int64) for each in (tails, heads, lower, upper, *full)))

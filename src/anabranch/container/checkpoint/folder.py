@@ -45,8 +45,8 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. Only streams
-        with two different names are in ``streams``.
+        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. Only
+        streams with two different names are in ``streams``.
         """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
