@@ -61,9 +61,8 @@ class Windowed:
             ```python
             flights.window(tumbling("1 hour")).agg(by="dest", flights="count(*)", delay="avg(dep_delay)")
             ```
-            A row of the result, as JSON: ``{"tailnum": "N1", "dest": "SFO",
-            "window_start": "2013-01-01T10:00:00.000000Z", "window_end": "2013-01-01T11:00:00.000000Z", "flights": 2,
-            "delay": 7.5}``.
+            One of its rows, as JSON: ``{"tailnum": "N1", "dest": "SFO", "window_start": "2013-01-01T10:00:00.000000Z",
+            "window_end": "2013-01-01T11:00:00.000000Z", "flights": 2, "delay": 7.5}``.
         """
         if emit not in ("on_close", "on_update"):
             raise GraphError(f"agg at {caller()} has emit={emit!r}", 'use emit="on_close" or emit="on_update"')
