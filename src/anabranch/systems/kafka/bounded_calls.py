@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 __all__ = ["BoundedCalls"]
 
 _SLOWER = 4.0
-"""The time limit of the next call is this many times the duration of the last call."""
+"""After a call that succeeded, the time limit of the next call is this many times the duration of the last call, but
+between the shortest and the longest limit. After a call that took too long, the limit is doubled."""
 _stuck: list[Producer] = []
 
 

@@ -26,8 +26,8 @@ _STEP_SECONDS = 0.05
 _AGAIN_SECONDS = 0.25
 """If a client gives up a request, the pause in seconds before a new client repeats the request."""
 _SHORTEST, _SLOWER = 0.125, 4.0
-"""Two lower limits for the time that a request's first client waits before another client makes the request, too. The
-first is a share of ``patience``. The second is a multiple of the time that the last answer took.
+"""Determine how long a request's first client waits before another client makes the request, too: ``_SLOWER`` times as
+long as the last answer took, but at least the share ``_SHORTEST`` of ``patience``, and at most ``patience``.
 """
 _CLIENTS = 3
 """How many clients make a request."""
@@ -260,8 +260,8 @@ class Cluster:
         return self._admin.get()[0]
 
     def _learn(self, seconds: float) -> None:
-        """Set how long the first client of the next request waits before another client makes the request, too. This
-        time is a multiple of ``seconds``, which is the time that an answer took."""
+        """Set how long the first client of the next request waits before another client makes the request, too; see
+        ``_SHORTEST``. ``seconds`` is the time that an answer took."""
         self._first_wait = min(max(_SLOWER * seconds, self.patience * _SHORTEST), self.patience)
 
     def other(self, address: str) -> Cluster:
