@@ -45,7 +45,7 @@ been sent, but nothing is committed. ``TRANSACTED``: the transaction is committe
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
 """Steps of a lane that drains. At the watermark of the last batch, all windows close.
 
-``HALTED``: the lane has reported that it has read everything that it must read so far. ``ENDING``: the last batch
+``HALTED``: the lane has reported that it has stopped reading and waits for its last offsets. ``ENDING``: the last batch
 is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
@@ -58,8 +58,8 @@ OF_TABLES = (STAGED, NAMED)
 """Steps of an output to a table.
 
 ``STAGED``: Spark tasks have written the rows, but nothing is committed. ``NAMED``: the batch is committed, but perhaps
-not visible to readers yet. (``REWRITTEN``, above: the state of a lane was rewritten after the batch, next to the old
-state.)
+not visible to readers yet. ``REWRITTEN`` isn't a step of an output: the lane's state was rewritten after the batch,
+next to the old state.
 """
 
 NOTED = "noted"
@@ -70,12 +70,12 @@ PLACED = "placed"
 FOLDERS_PLACED = "folders-placed"
 STORED = "stored"
 OF_BACKUPS = (NOTED, COPIED, LISTED)
-"""Steps of a job's backup. The argument ``lane`` of :func:`reach` is then the job's name.
+"""Steps of a job's backup. At these steps, the argument ``lane`` of :func:`reach` is the job's name.
 
 ``NOTED``: nothing has been written except the note that a backup is being made. ``COPIED``: everything is copied, but
 not marked as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
-"""Steps of a restore. The argument ``lane`` of :func:`reach` is then the job's name.
+"""Steps of a restore. At these steps, the argument ``lane`` of :func:`reach` is the job's name.
 
 ``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
 ``FOLDERS_PLACED``: the streams and the lanes' folders are in place. ``STORED``: the job has been entered in the
@@ -131,8 +131,8 @@ def reach(step: str, lane: str, batch: int) -> None:
 
 
 def next_batch(commits: str) -> int:
-    """The number of the first batch that isn't committed. This is one more than the highest number in ``commits``, a
-    lane's local folder of commits, or 0 if the folder is empty or missing.
+    """The number of the first batch that isn't committed. ``commits`` is a lane's local folder of commits. The result
+    is one more than the highest number in this folder. If the folder is empty or missing, the result is 0.
     """
     done = [int(name) for name in os.listdir(commits) if name.isdigit()] if os.path.isdir(commits) else []
     return max(done, default=-1) + 1

@@ -31,7 +31,7 @@ def wait_until(
     Args:
         within: the seconds until the deadline.
         late: returns the error to raise after the deadline.
-        every: the seconds between two calls to ``look``; the last pause before the deadline can be shorter.
+        every: the seconds between two calls to ``look``. The last pause before the deadline can be shorter.
     """
     deadline = clock() + within
     while True:
@@ -52,8 +52,8 @@ def answered_within(
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Any, Any, T]:
     """A generator for psycopg's ``Connection.wait`` that does what ``gen`` does, but raises ``late()`` if the server
-    hasn't answered within ``limit`` seconds. To let the generator check this, psycopg sends it a false value whenever
-    nothing has arrived for a moment.
+    hasn't answered within ``limit`` seconds. Whenever nothing has arrived for a moment, psycopg sends a false value to
+    the generator. The generator then checks the time.
     """
     end = clock() + limit
     try:
@@ -82,8 +82,8 @@ def run_within(
 
     Args:
         late: returns the error to raise after the deadline.
-        output: the file for the program's output; by default, the output is discarded. (This is a file because a pipe
-            would have to be read until all processes of the program have ended.)
+        output: the file for the program's output; None to discard the output. A pipe wouldn't do, because a pipe must
+            be read until all processes of the program have ended.
 
     Raises:
         OSError: the program can't be run.

@@ -28,8 +28,8 @@ _HALTING = 0.5
 where to stop.
 """
 _STAGE = 0.3
-"""The seconds that a stage takes to drain, in addition to the last batches of its lanes. (In a lane's last batch, all
-windows close.)"""
+"""The seconds that a stage takes to drain, in addition to the last batches of its lanes. All windows close in these
+last batches."""
 _OF_A_BATCH = 0.35
 """The duration of a batch without records, as a fraction of the time that other batches spend outside functions."""
 _WINDOWS = 60_000
@@ -38,8 +38,9 @@ _WINDOWS = 60_000
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """The remaining work of a drain, in numbers: the stages and lanes that haven't drained, the offsets to read, and
-    the rows of state to emit (for example, one row for each window and key).
+    """The remaining work of a drain, in numbers. ``stages`` and ``lanes`` haven't drained yet. ``records`` counts the
+    offsets that lanes still have to read. ``windows`` counts the rows of state that lanes still have to emit, for
+    example one row for each window and key.
     """
 
     stages: int
@@ -66,8 +67,8 @@ def foretold(
     until: Mapping[str, int] | None = None,
     now: float | None = None,
 ) -> float:
-    """The expected seconds until a job is drained. First, all lanes read the remaining records; then the stages emit
-    their windows and end, one after another.
+    """The expected seconds until a job is drained. First, all lanes read the remaining records. Then the stages emit
+    their windows and end, one stage after another.
 
     Args:
         stages: the stages, in the order in which they drain, each with the ids of its open lanes.
@@ -98,16 +99,16 @@ def seconds_left(status: JobStatus, now: float | None = None) -> float:
 
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
-    """The offsets at which a job stops reading, by SSP. Until the drain has determined these offsets, the result
-    contains the end offsets from when the drain was accepted (mode "latest"), or nothing (mode "planned"). Without a
-    drain, the result is empty.
+    """For each SSP, the offset at which a job stops reading. The drain may not have determined these offsets yet. If
+    so, the mode of the drain matters. In the mode "latest", the result contains the end offsets from the time when the
+    drain was accepted. In the mode "planned", the result is empty. Without a drain, the result is empty, too.
     """
     return {} if drain is None else drain.until or drain.ends
 
 
 def records_left(report: LaneReport, until: Mapping[str, int]) -> int:
-    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until`` or,
-    if the SSP isn't in ``until``, up to its end offset.
+    """How many offsets a lane still has to read. In each SSP, the lane reads up to the SSP's position in ``until``. If
+    the SSP isn't in ``until``, the lane reads up to the SSP's end offset.
     """
     at, ends = report.progress.positions, report.progress.ends
     return sum(max(0, until.get(ssp, ends.get(ssp, 0)) - offset) for ssp, offset in at.items())
@@ -129,8 +130,8 @@ def _taking_in(report: LaneReport, until: Mapping[str, int], now: float | None) 
 
 
 def _ending(report: LaneReport) -> float:
-    """The expected seconds of a lane's last batch; 0.0 for a lane that has no state, no windows and no watermark. No
-    time in functions is included, because the last batch has no records.
+    """The expected seconds of a lane's last batch; 0.0 for a lane that has no state, no windows and no watermark. The
+    last batch has no records, so the time for functions isn't included.
     """
     if not report.progress.state_bytes and not report.drain.windows and report.event_time.watermark is None:
         return 0.0

@@ -56,8 +56,10 @@ class UsageError(AnabranchError):
 
 
 class ConfigError(UsageError):
-    """A setting has an unknown name or a value that is not allowed, or needs something that is missing here. For an
-    unknown name, the message gives the most similar known name or, if none is similar, the known names."""
+    """A setting is wrong: its name is unknown, its value is not allowed, or it needs something that is missing on this
+    machine. If a name is unknown, the message gives the most similar known name. If no known name is similar, the
+    message lists the known names.
+    """
 
 
 class GraphError(UsageError):
@@ -84,7 +86,8 @@ class NotFoundError(AnabranchError):
 class UnreachableError(AnabranchError):
     """No coordinator answers at this address, or the connection broke off. Start the coordinator, correct
     ``[coordinator] url``, or try again. Also raised if the Maven repository for jars does not answer. This is not a
-    NotFoundError: whether a job exists is not known if no coordinator answers."""
+    NotFoundError, because without a coordinator's answer, it is not known whether a job exists.
+    """
 
     exit_code = 3
 
@@ -103,8 +106,9 @@ class NotLeadingError(AnabranchError):
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, is held up, or has no disk space left; or it is locked, cannot be
-    written, or refuses a login, although this process has used it before. The same call can succeed later.
+    """The store's database cannot be reached, is held up, or has no disk space left. Also raised if this process has
+    used the database before, but the database is now locked, cannot be written, or refuses a login. The same call can
+    succeed later.
 
     If the call was a write, it is not known whether the write has been stored.
     """
@@ -131,9 +135,9 @@ class StateError(AnabranchError):
 
 
 class DamagedError(StateError):
-    """A file that a lane needs, or that a backup must contain, is missing or damaged; ``anabranch check JOB`` lists
-    everything that is wrong. Also raised if a file of a backup is missing or has changed, or if a fetched jar doesn't
-    have the expected checksum."""
+    """A file that a lane needs, or that a backup must contain, is missing, damaged or changed. ``anabranch check JOB``
+    lists everything that is wrong. Also raised if a fetched jar doesn't have the expected checksum.
+    """
 
 
 class OperatorError(AnabranchError):

@@ -20,8 +20,8 @@ class Control:
             yet. After this record, the log isn't expected to contain rows of the lane that are older than the
             watermark.
         predecessors: the closed lanes that this lane replaces. Their own control records no longer count.
-        beside: the lane's co-writers and the lane itself, each with the closed lanes that it replaces. The record names
-            the co-writers, too, because a co-writer without records may write nothing for a long time.
+        beside: the lane's co-writers and the lane itself. Each of them is mapped to the closed lanes that it replaces.
+            The record names the co-writers, too, because a co-writer without records may write nothing for a long time.
         open: False if the lane writes nothing after this record.
         idle: whether the lane has nothing to read, and therefore must not hold the watermark back.
     """

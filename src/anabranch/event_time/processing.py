@@ -10,14 +10,14 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""In a time as long as a session's gap, anabranch checks this many times which sessions have ended, but at most once a
-second. (Unlike other windows, a session can end at any time.)
+"""How many times within the length of a session's gap anabranch checks which sessions have ended. There is at most one
+check a second. The checks are necessary because a session, unlike other windows, can end at any time.
 """
 
 
 def closed(window: Window, newest: int, now: int) -> int:
-    """The time that serves as the watermark: all windows that end by this time can be closed. It rises only while there
-    can be open windows, so a lane without new records eventually runs no more batches.
+    """The time that serves as the watermark: all windows that end by this time can be closed. This time rises only as
+    long as there can be open windows. So a lane without new records eventually runs no more batches.
 
     Args:
         newest: when the last record was read.

@@ -17,13 +17,14 @@ class Upstream:
     """What a lane knows from the control records that it has read so far from one SSP of an intermediate stream.
 
     Attributes:
-        cursor: the place in the log, as the system counts it, up to which control records were processed (-1: none).
+        cursor: the place in the log up to which control records were processed, as the system counts places; -1 if none
+            were processed.
         heard: the last watermark of each lane that writes the SSP; None if the lane has none yet. A lane that is known
             only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each of these
-            lanes is mapped to the lanes that have since reported without naming it. Once all lanes in ``heard`` have
-            done so, the lane is removed, because no later report can name it. (In the log, a lane's last report
-            precedes the reports of its successors, and new lanes don't name lanes that were closed before.)
+            lanes is mapped to the lanes that have since sent a report that doesn't name it. Once all lanes in ``heard``
+            have sent such a report, the lane is removed, because no later report can name it: in the log, a lane's last
+            report precedes the reports of its successors, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -34,7 +35,7 @@ class Upstream:
 
     def after(self, controls: Iterable[Control], cursor: int) -> Upstream:
         """What the lane knows after it has also read ``controls``, control records in the order of the log. ``cursor``
-        is the place in the log up to which records have then been processed.
+        is the place in the log that the lane has reached with ``controls``.
         """
         heard, gone, resting = dict(self.heard), dict(self.gone), set(self.resting)
         for control in controls:
@@ -59,9 +60,9 @@ class Upstream:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark of the SSP: the lowest watermark of the lanes that write the SSP and aren't idle; None if one
-        of these lanes has no watermark yet. If all lanes are idle, the highest of their watermarks; None if there is
-        none.
+        """The watermark of the SSP: the lowest watermark of the lanes that write the SSP and aren't idle. If one of
+        these lanes has no watermark yet, the result is None. If all lanes that write the SSP are idle, the result is
+        the highest of their watermarks. If none of them has a watermark, the result is None.
         """
         return _reached({lane: at for lane, at in self.heard.items() if lane not in self.resting}, self.heard)
 
@@ -122,9 +123,10 @@ def after(
     maxima: Mapping[str, int],
     upstream: Mapping[str, Upstream],
 ) -> Progress:
-    """The event time after a batch. The watermark is the minimum over all SSPs that aren't idle or, if all are idle,
-    the maximum. It never falls, and it stays the same if one of these SSPs has no known watermark. An SSP with an event
-    time in the batch is no longer idle.
+    """The event time after a batch. The watermark is the minimum of the watermarks of all SSPs that aren't idle. If the
+    watermark of one of these SSPs isn't known, the lane's watermark stays the same. If all SSPs are idle, the lane's
+    watermark is the maximum of their watermarks. The watermark never falls. An SSP with an event time in the batch is
+    no longer idle.
 
     Args:
         delays: the declared watermark delay, in ms, of every SSP that determines the watermark; None for an SSP of an
@@ -178,8 +180,8 @@ def joined(several: Iterable[tuple[Progress, Collection[str]]]) -> Progress:
 
 
 def cleared(left: Progress, ssps: Iterable[str], writers: Iterable[str]) -> Progress:
-    """The initial event time of a lane that takes nothing over from its predecessor. It has no watermark. It contains
-    only how far the control records of each SSP were read, and which lanes' reports no longer count.
+    """The initial event time of a lane that takes nothing over from its predecessor. This event time has no watermark.
+    It contains only how far the control records of each SSP were read, and which lanes' reports no longer count.
 
     Args:
         left: the event time with which the predecessor ended.
@@ -210,8 +212,9 @@ def of_ssp(progress: Progress, ssp: str, delay: int | None) -> int | None:
 
 
 def held_by(progress: Progress, delays: Mapping[str, int | None]) -> str | None:
-    """The SSP that holds the watermark back. If there are active SSPs without a known watermark, it is the first of
-    them by name; otherwise, it is the SSP with the lowest watermark. None if all SSPs are idle.
+    """The SSP that holds the watermark back. If there are active SSPs whose watermark isn't known, the first of these
+    SSPs by name is returned. Otherwise, the active SSP with the lowest watermark is returned. None if all SSPs are
+    idle.
     """
     active = {ssp: delay for ssp, delay in delays.items() if not _rests(progress, ssp, delay)}
     if not active:
@@ -228,8 +231,9 @@ def _rests(progress: Progress, ssp: str, delay: int | None) -> bool:
 
 
 def _reached(active: Mapping[str, int | None], known: Mapping[str, int | None]) -> int | None:
-    """The minimum of the watermarks in ``active``; None if one of them is None. If ``active`` is empty, the maximum of
-    the watermarks in ``known`` that aren't None; None if there are none.
+    """The minimum of the watermarks in ``active``. If one of these watermarks is None, the result is None. If
+    ``active`` is empty, the result is the maximum of the watermarks in ``known``, leaving out those that are None. If
+    that leaves no watermarks, the result is None.
     """
     return _lowest(active.values()) if active else max((at for at in known.values() if at is not None), default=None)
 

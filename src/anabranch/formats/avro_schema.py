@@ -16,7 +16,8 @@ _UNITS = {
         *(f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")),
     ),
 }
-"""For each type of numbers, the logical types that say what a number counts, such as milliseconds."""
+"""For each numeric type, the logical types that say what a number counts. A number can count milliseconds, for
+example."""
 _PROMOTED = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -84,8 +85,9 @@ class _Meanings:
         self.added: list[tuple[Any, Any]] = []
 
     def different(self, writer: Any, reader: Any, path: str, spaces: tuple[str, str]) -> str | None:
-        """The first difference between two types; None if there is none. ``path`` leads to the column of the types, and
-        ``spaces`` are their namespaces."""
+        """The first difference between two types; None if there is none. ``path`` is the path to the column that has
+        these types. ``spaces`` are the namespaces of the two types.
+        """
         mine, its = _resolved(writer, spaces[0], self._written), _resolved(reader, spaces[1], self._read)
         if isinstance(mine, list):
             return next(filter(None, (self.different(each, its, path, spaces) for each in mine)), None)
@@ -202,8 +204,10 @@ class _Rest:
         self._defined = defined
 
     def of(self, schema: Any, space: str) -> Any:
-        """A type as the next part of the reduced schema. A named type becomes a reference if the reduced schema already
-        defines it, otherwise a definition. ``space`` is the namespace of the record that contains the type."""
+        """A type in the form in which it becomes the next part of the reduced schema. If the reduced schema already
+        defines a named type, the result is a reference to this type. Otherwise, the result is a definition. ``space``
+        is the namespace of the record that contains the type.
+        """
         if isinstance(schema, list):
             return [self.of(each, space) for each in schema]
         if isinstance(schema, str):

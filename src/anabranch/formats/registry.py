@@ -51,7 +51,7 @@ class Registry:
 
     Raises:
         ConfigError: the settings name no registry, contain a reference that can't be resolved, or contain something
-            that the client doesn't accept; or the client isn't installed.
+            that the client doesn't accept. Also raised if the client isn't installed.
     """
 
     def __init__(self, settings: FormatsSettings) -> None:

@@ -49,10 +49,11 @@ def settled(
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
-        kept: the formats, by stream, that are stored for the job, or with which the job was planned. If a stream's
+        kept: for each stream, the format that is stored for the job, or with which the job was planned. If a stream's
             format is confluent both in ``kept`` and in the settings, the kept format is used again, so that a repeated
-            batch can read the same records. In two cases, the registry is asked again instead: if the job writes the
-            stream, and the kept schema wasn't registered; or if the kept format has no ``writers``.
+            batch can read the same records. There are two exceptions, in which the registry is asked again. In one of
+            them, the kept format has no ``writers``. In the other one, the job writes the stream, and the kept schema
+            wasn't registered.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 
@@ -113,7 +114,9 @@ def _of_registry(registry: Registry, stream: str, bound: StreamSettings, written
 
 
 def _file(stream: str, bound: StreamSettings) -> str:
-    """The content of the schema file: an Avro schema as text, a descriptor set in base64; '' if none is configured."""
+    """The content of the schema file. An Avro schema is returned as text, and a descriptor set in base64. If no schema
+    file is configured, the result is ''.
+    """
     path = bound.schema_file
     if path is None:
         return ""

@@ -36,7 +36,7 @@ def into(request: Request, count: int) -> tuple[Task, ...]:
 
 
 def task_count(inputs: Iterable[Input]) -> int:
-    """The number of tasks that ``cogroup`` makes at factor 1: the GCD of the partition counts of ``inputs``, none of
-    which is broadcast.
+    """The number of tasks that ``cogroup`` makes at factor 1: the GCD of the partition counts of ``inputs``. Broadcast
+    inputs must be left out of ``inputs``.
     """
     return math.gcd(*(stream.partitions for stream in inputs))

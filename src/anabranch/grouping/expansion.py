@@ -22,7 +22,9 @@ __all__ = ["base_partitions", "expanded", "partitions"]
 
 
 def partitions(stage: StageModel) -> dict[str, int]:
-    """The partition counts of a stage's streams according to its tasks, by ``system/stream``."""
+    """The partition count of each of a stage's streams, according to the stage's tasks. The keys have the form
+    ``system/stream``.
+    """
     last: dict[tuple[str, str], int] = {}
     for task in stage.tasks:
         for each in (*task.ssps, *task.broadcast):
@@ -33,8 +35,8 @@ def partitions(stage: StageModel) -> dict[str, int]:
 
 
 def base_partitions(stage: StageModel) -> dict[str, int]:
-    """For each stream, by ``system/stream``, its partition count when state was first written. Includes streams that
-    the stage no longer reads.
+    """The partition count that each stream had when state was first written. The keys have the form ``system/stream``.
+    Streams that the stage no longer reads are included.
     """
     found: dict[str, int] = {}
     for base in stage.base.values():
@@ -47,9 +49,9 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
     """The stage as it is after a change to its inputs, its factor or the number of containers.
 
     In a stateful stage, each partition goes to the task that has the state of the partition's keys, according to
-    ``stage.base``. A stateless stage is grouped like a new stage, but with ``cogroup``, it keeps its number of tasks
-    (at factor 1) if that is possible. So if the inputs stay the same, the tasks at factor 1 stay the same, too, unless
-    the grouper is ``all``: then there is one task for each container.
+    ``stage.base``. A stateless stage is grouped like a new stage, with one exception: with ``cogroup``, the stage keeps
+    its number of tasks at factor 1 if that is possible. So if the inputs stay the same, the tasks at factor 1 stay the
+    same, too. This doesn't hold for the grouper ``all``, which makes one task for each container.
 
     Args:
         inputs: the stage's inputs after the change, with their partition counts.
@@ -58,9 +60,10 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         containers: the number of containers after the change.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before or, with the grouper ``ssp``, the order of the inputs
-            has changed. In a stateful stage, also raised if a stream's partition count isn't a multiple of its count
-            when state was first written or, with ``cogroup``, of the number of tasks (at factor 1).
+        ConflictError: a stream has fewer partitions than before. With the grouper ``ssp``, also raised if the order of
+            the inputs has changed. In a stateful stage, a stream's partition count must be a multiple of its count when
+            state was first written. With ``cogroup``, it must also be a multiple of the number of tasks at factor 1. If
+            it isn't, this error is raised.
     """
     known = partitions(stage)
     for each in inputs:
@@ -112,9 +115,9 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 
 
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
-    """Add to ``base``, for each partition of a stream, the partition under which its state was first written; for a new
-    stream, the partition itself. Raises ConflictError if the stream's partition count isn't a multiple of the count at
-    that time.
+    """Add each partition of a stream to ``base``. A partition is mapped to the partition under which the state of its
+    keys was first written. A partition of a new stream is mapped to itself. Raises ConflictError if the stream's
+    partition count isn't a multiple of its count when state was first written.
     """
     first = base_partitions(stage).get(str(stream))
     if first is None:

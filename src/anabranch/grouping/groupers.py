@@ -23,7 +23,8 @@ def named(name: str) -> Grouper:
     """The built-in grouper with this name.
 
     Raises:
-        ConfigError: the name is unknown; the message lists the known names and, if one is similar, suggests it.
+        ConfigError: the name is unknown. The message lists the known names, and suggests a similar name if there is
+            one.
     """
     if name in GROUPERS:
         return GROUPERS[name]

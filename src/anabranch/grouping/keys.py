@@ -1,5 +1,5 @@
-"""Checks whether all records of a key, from several streams, are in one task, as joins and merges by key require; and
-whether ``cogroup`` makes only a single task.
+"""Checks whether all records of a key, from several streams, are in one task. Joins and merges by key require this.
+Also checks whether ``cogroup`` makes only a single task.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
     """The first pair of streams in ``keyed`` whose records of the same key can be in different tasks; None if there is
     no such pair.
 
-    This assumes that producers write each key to partition ``hash(key) mod n`` of a stream with n partitions. If so,
-    partition p of one stream and partition q of another stream can have a key in common if p = q modulo the GCD of the
-    two partition counts.
+    Producers are assumed to write each key to partition ``hash(key) mod n`` of a stream with n partitions. Under this
+    assumption, partition p of one stream and partition q of another stream can have a key in common if p = q modulo the
+    GCD of the two partition counts.
 
     Args:
         tasks: the stage's tasks, formed by any grouper.
@@ -68,8 +68,8 @@ def apart(tasks: Iterable[Task], keyed: Sequence[Input]) -> SeparatedKey | None:
 
 
 def single_group(keyed: Sequence[Input]) -> SingleGroup | None:
-    """The warning that ``cogroup`` makes a single task at factor 1; None if it makes several, or if each stream has one
-    partition.
+    """The warning that ``cogroup`` makes a single task at factor 1. None if ``cogroup`` makes several tasks, or if each
+    stream has only one partition.
     """
     if cogroup.task_count(keyed) > 1 or all(stream.partitions == 1 for stream in keyed):
         return None

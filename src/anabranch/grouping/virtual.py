@@ -15,9 +15,9 @@ __all__ = ["cut"]
 def cut(request: Request, bases: Iterable[tuple[TaskName, Sequence[SSP]]]) -> tuple[Task, ...]:
     """The tasks of a stage, in the order of their numbers (``index``).
 
-    Each base task is divided into as many virtual tasks as the factor says, one for each bucket. With factor f, the
-    virtual tasks of the base task at place n of ``bases`` have the numbers from n * f to n * f + f - 1. If a base task
-    has no SSPs, it gets no virtual tasks, and these numbers stay unused.
+    With factor f, each base task is divided into f virtual tasks, one for each bucket. The base task at place n of
+    ``bases`` gets the virtual tasks with the numbers from n * f to n * f + f - 1. If a base task has no SSPs, it gets
+    no virtual tasks, and these numbers stay unused.
 
     Args:
         bases: the stage's tasks at factor 1, each with its name and its whole SSPs.

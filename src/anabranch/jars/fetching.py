@@ -34,8 +34,8 @@ def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) ->
         say: called with a line of text before anything is fetched.
 
     Raises:
-        AnabranchError: a jar can't be fetched or has the wrong checksum (in both cases, no jar was added to the cache),
-            or the folder can't be made.
+        AnabranchError: a jar can't be fetched, or has the wrong checksum, or the folder can't be made. If a jar was the
+            cause, no jar was added to the cache.
     """
     try:
         if not wanted.is_there:
@@ -61,8 +61,9 @@ def _fetch(wanted: JarSet, repository: Repository) -> None:
 
 
 def _put(new: Path, wanted: JarSet) -> None:
-    """Move ``new``, a complete folder, into the cache. If the set's folder is there already, move only the jars that it
-    lacks or that are damaged there."""
+    """Move ``new``, a complete folder, into the cache. If the cache already has a folder for the set, move only the
+    jars that are missing or damaged in that folder.
+    """
     own_files.sync(new)
     try:
         new.rename(wanted.folder)
@@ -99,8 +100,9 @@ def _fetch_one(client: httpx.Client, repository: Repository, jar: Jar, folder: P
 
 
 def _trusted() -> ssl.SSLContext:
-    """A TLS context that trusts the certificate authorities that this machine trusts or, if the machine has no list of
-    authorities, those of certifi. By default, httpx trusts only those of certifi.
+    """A TLS context that trusts the certificate authorities that this machine trusts. If the machine has no list of
+    authorities, the context trusts the authorities of certifi. By default, httpx trusts only the authorities of
+    certifi.
     """
     context = ssl.create_default_context()
     if not context.get_ca_certs() and not os.environ.get("SSL_CERT_FILE"):

@@ -42,7 +42,7 @@ def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, 
     it is Maven Central.
 
     Raises:
-        UsageError: the URL isn't an HTTP URL; or ``settings.xml`` is needed and exists, but can't be read.
+        UsageError: the URL isn't an HTTP URL. Or ``settings.xml`` is needed and exists, but can't be read.
     """
     if url is not None:
         named = Repository(url, "--repository")

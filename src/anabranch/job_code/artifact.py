@@ -1,7 +1,8 @@
 """A job's code as one file, named by its hash. It is packed on the user's machine, and unpacked where the job runs.
 
-The hash doesn't prove that the content is harmless. So an archive is refused, for example, if it contains too many
-files or bytes, or anything but ordinary files with allowed names. No part of a refused archive stays in the cache.
+The hash doesn't prove that the content is harmless, so every archive is checked. For example, an archive is refused if
+it has too many files or bytes. It is also refused if it contains anything except ordinary files with allowed names. No
+part of a refused archive stays in the cache.
 """
 
 from __future__ import annotations
@@ -74,14 +75,16 @@ def pack(home: Path, leave_out: Callable[[Path], bool] = lambda _: False) -> Art
     - in a git work tree: the files that git doesn't ignore, committed or not;
     - elsewhere, and if git isn't installed or lists no files: ``*.py`` and ``*.toml``.
 
-    Hidden files and folders (names that begin with a dot), Python environments, ``__pycache__``, data files (see
-    :data:`anabranch.job_code.listing.DATA`) and links to folders are always excluded; so are submodules, if git lists
-    the files. A link to a packed file becomes a copy of the file. Nothing is compressed, because compressors differ.
+    Some files are never packed: hidden files and folders (names that begin with a dot), Python environments,
+    ``__pycache__``, links to folders, and data files (see :data:`anabranch.job_code.listing.DATA`). If git lists the
+    files, submodules aren't packed, either. A link to a packed file becomes a copy of the file. Nothing is compressed,
+    because compressors differ.
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: there are no files to pack, or they are too many or too large in total; a file isn't an ordinary
-            file, or its name isn't allowed on other machines; or a link leads to a file that isn't packed.
+        UsageError: there are no files to pack, there are too many files, or the files are too large in total. Or a file
+            isn't an ordinary file, or has a name that isn't allowed on other machines. Or a link leads to a file that
+            isn't packed.
         OutOfTimeError: git didn't answer.
         AnabranchError: a file can't be read, or git fails.
     """
@@ -186,7 +189,8 @@ def check(sha256: str, content: bytes) -> None:
 
 
 def check_sha(text: str) -> str:
-    """Return ``text`` if it is a sha256 in 64 lower-case hexadecimal digits, and so is safe in a path.
+    """Return ``text`` if it is a SHA-256 hash in 64 lower-case hexadecimal digits. Such a text can safely be used in a
+    path.
 
     Raises:
         UsageError: ``text`` is anything else.
@@ -247,7 +251,9 @@ def _zip(files: Iterable[tuple[str, bytes]]) -> bytes:
 
 
 def _extract(content: bytes, sha256: str, folder: Path) -> None:
-    """Write the files of ``content``, and then a list of them with their hashes, which marks the folder as complete."""
+    """Write the files of ``content``, and then a list of these files with their hashes. The list marks the folder as
+    complete.
+    """
     files: dict[str, str] = {}
     left = MAX_UNPACKED
     folder.mkdir()

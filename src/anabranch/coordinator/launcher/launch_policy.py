@@ -22,9 +22,9 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
-cores with a change or a failover. The seconds count from the moment at which all processes that a change waits for are
-ready."""
+"""For how many seconds the launcher postpones the start of processes that would only stand by. If started at once,
+these processes would compete for cores with a change or a failover. The seconds count from the moment at which all
+processes that a change waits for are ready."""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that don't count as failures: the container returned its seat, or was expelled."""
@@ -38,16 +38,15 @@ class Demand:
     Args:
         wanted: how many processes the job needs; 0 if none should be started.
         spare: how many of these processes only stand by.
-        busy: whether a change is under way, or lanes of a running job are being started. If so, processes that would
-            only stand by should be started later.
-        preparing: whether a change waits for processes that are starting or warming up. Meanwhile, no process is
-            started that would only stand by.
+        busy: whether a change is under way, or lanes of a running job are being started. While ``busy`` is true,
+            processes that would only stand by are started later.
+        preparing: whether a change waits for processes that are starting or warming up. During this wait, the launcher
+            starts no process that would only stand by.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
         holders: the processes that hold seats.
-        standing_by: the processes that have no seat, and that asked for one recently (no longer ago than a lease
-            lasts).
+        standing_by: the processes that have no seat, but have asked for a seat within the last lease time.
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
             time at which it began.
     """
@@ -82,7 +81,8 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """Since when the process has had nothing to do. Such a process should end on its own."""
+    """Since when the process has had nothing to do; None if it has work. A process without work should end on its own.
+    """
     told: float | None = None
     """When the process was told to end."""
     killed: bool = False
@@ -90,9 +90,9 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended. ``code`` is the exit code, or the negative number of the signal that ended the process. It
-    is None if the exit code is unknown, or if the process couldn't be started. ``said`` says why: it is the last error
-    or the last lines in the process's log, or the reason why the process couldn't be started.
+    """How a process ended. ``code`` is the exit code, or the negative number of the signal that ended the process. If
+    the exit code is unknown, or if the process couldn't be started, ``code`` is None. ``said`` is the reason: the last
+    error in the process's log, or the log's last lines, or why the process couldn't be started.
     """
 
     code: int | None
@@ -115,7 +115,7 @@ class Crew:
 
     members: tuple[Member, ...] = ()
     dead: frozenset[str] = frozenset()
-    """The processes that have ended, but that the coordinator may still count as alive."""
+    """The processes that have ended, although the coordinator may still count them as alive."""
     begun: float = 0.0
     """``begun`` in the last :class:`Demand`."""
     failures: int = 0
@@ -141,7 +141,8 @@ class Plan:
     """What the launcher should do now.
 
     Args:
-        crew: the crew after the plan has been carried out. If some processes can't be ended, see :func:`undone`.
+        crew: the crew after the plan has been carried out. If some processes couldn't be ended, correct this crew with
+            :func:`undone`.
         news: what happened and why, as pairs of texts for events.
     """
 
@@ -159,8 +160,8 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 
 def undone(crew: Crew, former: Crew, executions: Collection[str]) -> Crew:
-    """The crew after some processes, ``executions``, couldn't be told to end or be killed. These processes get the
-    marks ``told`` and ``killed`` that they have in ``former``, so that the next step tries again.
+    """The crew, corrected for the processes ``executions``, which the launcher failed to signal. The attributes
+    ``told`` and ``killed`` of these processes get their values in ``former`` back, so that the next step tries again.
     """
     marks = {member.execution: (member.told, member.killed) for member in former.members}
     members = (
@@ -185,14 +186,15 @@ def shown(crew: Crew, demand: Demand, logs: str) -> LaunchStatus:
 def step(crew: Crew, demand: Demand, ended: Mapping[str, ProcessEnd], now: float) -> Plan:
     """What the launcher should do next for a job. The result contains the crew for the next call.
 
-    Because Spark takes time to start, a process counts as running even before the coordinator first hears from it, and
-    while it replaces itself. A process no longer counts once it has been told to end. It doesn't count, either, if it
-    should end on its own, because all processes must end or because the coordinator no longer hears from it.
+    Spark takes time to start. So a process counts as running even before the coordinator first hears from it, and also
+    while the process replaces itself. A process no longer counts once it has been told to end, or once it should end on
+    its own. A process should end on its own if all processes must end, or if the coordinator no longer hears from the
+    process.
 
     Args:
         crew: the crew that the last call returned, with the processes that were started since then (see
             :func:`joined`).
-        ended: how processes ended since the last call, by execution.
+        ended: the processes that have ended since the last call, each with a description of its end.
         now: the current time, on the coordinator's clock.
     """
     if demand.begun != crew.begun:
@@ -291,7 +293,7 @@ def _never_came(member: Member, now: float) -> bool:
 
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
-    """The crew, and how many of the missing processes should be started later, because they would only stand by."""
+    """The crew, and the number of missing processes to start later because they would only stand by."""
     begins = crew.short_since is None or demand.preparing
     since = None if missing <= 0 else now if begins else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
@@ -299,8 +301,8 @@ def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Cr
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew and the processes to end. If there have been too many processes for ``SURPLUS_FOR`` seconds, these are
-    the newest of the processes that stand by; otherwise, there are none.
+    """The crew and the processes to end. No process is to end before there have been too many processes for
+    ``SURPLUS_FOR`` seconds. After that, the newest of the processes that stand by are to end.
     """
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)

@@ -122,7 +122,9 @@ class Launcher:
 
 
 def _done(do: Callable[[str, str], None], job: str, execution: str, failed: dict[str, Exception]) -> bool:
-    """Call ``do`` for a process. Returns whether this succeeded; if not, adds the error to ``failed``."""
+    """Call ``do`` for a process. Returns whether the call succeeded. If the call fails, its error is added to
+    ``failed``.
+    """
     try:
         do(job, execution)
     except Exception as error:

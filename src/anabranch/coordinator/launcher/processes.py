@@ -1,4 +1,4 @@
-"""Runs containers as processes on this machine. They keep running if the process that started them ends."""
+"""Runs containers as processes on this machine. The containers keep running if the process that started them ends."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Processes:
         return execution
 
     def _newest(self, job: str) -> float:
-        """When the job's newest process was started, in seconds since 1970, according to the process's name; 0.0 if
-        there is no process. The next name must contain a later time, because names must sort by age even if the clock
-        was set back.
+        """When the job's newest process was started, in seconds since 1970, according to the process's name. 0.0 if the
+        job has no process. The name of the next process must contain a later time, so that names sort by age even if
+        the clock was set back.
         """
         stamps = (path.stem.partition("-")[0] for path in (self.folder / job).glob(f"{_STAMP}-*.log"))
         return float(calendar.timegm(time.strptime(max(stamps, default=_NONE), _MADE)))
@@ -150,8 +150,9 @@ class Processes:
                 send(pid)
 
     def lives(self, job: str, execution: str) -> bool:
-        """Whether a process is alive: its lock is held, and its process id (if known here) exists. The lock alone
-        proves nothing, because a child of the process may have inherited it by accident.
+        """Whether a process is alive. A process is alive if its lock is held and, where the process id is known, a
+        process with this id exists. The lock alone proves nothing, because a child of the process may have inherited
+        the lock by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)
@@ -185,8 +186,9 @@ class Processes:
         """If a process's log is larger than ``LOG_BYTES``, move its contents to ``.log.1``, replacing the contents of
         that file.
 
-        The log is copied and then emptied, because the process keeps it open. Output written in between is lost. After
-        a failure, the next attempt follows once the log has shrunk, or grown by another tenth of ``LOG_BYTES``.
+        The process keeps its log open, so the log is copied and then emptied. Output that the process writes between
+        the copy and the emptying is lost. After a failed attempt, the log isn't touched until it has become smaller, or
+        has grown by another tenth of ``LOG_BYTES``.
         """
         path, size = self.log_of(job, execution), 0
         before = self._untrimmed.pop(path, 0)
@@ -217,8 +219,9 @@ class Processes:
 
 
 def last_said(log: Path) -> str:
-    """The last error near the end of a process's log or, if there is none, the last lines, joined into one line; empty
-    if the log can't be read."""
+    """The last error near the end of a process's log, joined into one line. If there is no error there, the log's last
+    lines are returned instead. If the log can't be read, the result is empty.
+    """
     try:
         with open(log, "rb") as said:
             said.seek(max(0, said.seek(0, os.SEEK_END) - _TAIL_BYTES))

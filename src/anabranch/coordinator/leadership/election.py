@@ -1,5 +1,5 @@
-"""Elects the coordinator that leads, by a lease on a row of the store. Every process measures the lease on its own
-clock.
+"""Elects the coordinator that leads: the one that holds the lease on a row of the store. Every process measures the
+lease on its own clock.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class Election:
     """A candidate for the lead. Two candidates never lead at the same time, even if a process is paused for long. This
     requires that their clocks run at about the same rate, and that no newer anabranch migrates the store meanwhile.
 
-    A leader measures its lease from the moment before it stores a claim or a renewal. Other candidates measure from the
-    moment after they first saw that claim or renewal. They claim the lead if no further renewal follows for longer than
-    the lease and ``grace`` together. If nobody has ever led, or if the leader has resigned, they claim the lead at
-    once.
+    A leader measures its lease from the moment before it stores a claim or a renewal. Every other candidate measures
+    from the moment after it first saw that claim or renewal. If no further renewal follows for longer than the lease
+    and ``grace`` together, the candidate claims the lead. If nobody has ever led, or if the leader has resigned, a
+    candidate claims the lead at once.
 
     Args:
         store: the store. From now on, writes through this object fail unless this candidate was the last to claim the
@@ -56,14 +56,17 @@ class Election:
 
     @property
     def leads_until(self) -> float:
-        """When this candidate's lease ends, on the candidate's clock; a time in the past if it doesn't lead."""
+        """The time on this candidate's clock at which its lease ends. If the candidate doesn't lead, this time is in
+        the past.
+        """
         return self._ends
 
     def step(self) -> bool:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
         second, from the same thread.
 
-        If the store isn't available, the lease isn't renewed, and this is logged once.
+        If the store isn't available, the lease isn't renewed. This failure is logged once, until the store is available
+        again.
         """
         try:
             if self._claimed:

@@ -1,5 +1,5 @@
-"""The notes and locks held by processes that serve jobs from a store in a file. For each of its jobs, such a process
-holds a lock, and leaves a note with the process's URL, so that other processes on this machine can find the process.
+"""The notes and locks of processes that serve jobs from a store in a file. Such a process holds a lock for each of its
+jobs. For each job, the process also leaves a note with its URL, so that other processes on this machine can find it.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def find(store_url: str) -> dict[str, str]:
 
 
 class RunLock:
-    """The lock of a job, held inside ``with``, or from ``acquire`` to ``release``. Child processes don't inherit it."""
+    """The lock of a job, held inside ``with``, or from ``acquire`` to ``release``. Child processes don't inherit the
+    lock.
+    """
 
     def __init__(self, store_url: str, job: str) -> None:
         self._job = check_name("job", job)
@@ -146,8 +148,8 @@ class RunLock:
             _held.discard(self)
 
     def is_held(self) -> bool:
-        """Whether a process holds the lock. To find out, this method briefly takes the lock in shared mode, so several
-        processes can do so at the same time; :meth:`acquire` waits until they are done.
+        """Whether a process holds the lock. To find out, this method briefly takes the lock in shared mode. Several
+        processes can hold the lock in shared mode at the same time. :meth:`acquire` waits a moment for such processes.
         """
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -23,8 +23,8 @@ __all__ = ["Leadership"]
 
 _EVERY = 0.25
 _AGAIN_AFTER = 5.0
-"""After a failed attempt to serve a job, the next attempt follows this many seconds later or, if the attempt failed
-because the store wasn't available, in the next turn.
+"""The seconds between a failed attempt to serve a job and the next attempt. If the attempt failed because the store
+wasn't available, the next attempt follows in the next turn.
 """
 
 log = logs.get_logger()

@@ -11,14 +11,14 @@ __all__ = ["delete"]
 
 
 def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
-    """Delete a folder, if it exists. If it is a link, for example to another disk, empty the folder to which the link
-    leads, and remove the link.
+    """Delete a folder, if it exists. If ``folder`` is a link, for example to another disk, empty the folder to which
+    the link leads, and remove the link.
 
     Args:
         so_far: the beginning of the error's message, which says what has already been done.
         cure: the command that the error's message suggests, to be run once the cause is gone.
-        levels: the number of levels below ``folder`` on which links to other folders are followed: the folder to which
-            such a link leads is emptied, too. Links on deeper levels are only removed.
+        levels: the number of levels below ``folder`` on which links to other folders are followed. If a link is
+            followed, the folder to which it leads is emptied, too. Links on deeper levels are only removed.
 
     Raises:
         AnabranchError: something can't be deleted. A part may have been deleted.

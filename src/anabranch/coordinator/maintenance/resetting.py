@@ -43,8 +43,8 @@ class Losses:
     """What a job loses by a reset.
 
     Args:
-        is_reset: whether the job has already been reset. (It may still have to be removed from the readers of its
-            streams, and its folders may still have to be deleted.) If so, the fields below are empty.
+        is_reset: whether the job has already been reset. If the job has been reset, the fields below are empty. The job
+            may still have to be removed from the readers of its streams, and its folders may still have to be deleted.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.
@@ -89,8 +89,8 @@ def losses(store: Store, job: str) -> Losses:
 def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing, remove: Callable[[], None]) -> None:
     """Reset a job that no process serves. The caller must ensure that no process starts the job meanwhile.
 
-    Raises the errors of :func:`losses`, ``fence`` and ``remove``, of the store, and of systems that don't answer. After
-    an error, the function can be called again.
+    Raises the errors of :func:`losses`, ``fence`` and ``remove``, and the errors of the store. Also raises an error if
+    a system doesn't answer. After an error, the function can be called again.
 
     Args:
         settings: the settings of the job's last deployment.
@@ -121,8 +121,8 @@ def forget(store: Store, settings: Settings, job: str, at: float, fence: Fencing
 
 
 def _forget_reader(systems: Systems, job: str) -> None:
-    """Remove the job from the readers of all streams. If this fails for a stream, go on with the others, and raise the
-    first error at the end.
+    """Remove the job from the readers of all streams. If the removal fails for one stream, go on with the other
+    streams, and raise the first error at the end.
     """
     errors: list[AnabranchError] = []
     for system in systems.all:
@@ -151,7 +151,9 @@ def _ends(systems: Systems, streams: Mapping[str, str]) -> dict[SSP, int]:
 
 
 def _with_present_outputs(lane: Lane, systems: Systems) -> Lane:
-    """A lane without the output streams that no longer exist. No process can write to them."""
+    """The lane, with only those output streams that still exist. No process can write to a stream that no longer
+    exists.
+    """
     streams = [(lane.system(stream), stream) for stream in lane.outputs if not systems.is_table(stream)]
     absent = {stream for _, stream in systems.absent(streams)}
     outputs = {stream: count for stream, count in lane.outputs.items() if stream not in absent}

@@ -43,8 +43,8 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
         say: called with a message before such a wait.
 
     Raises:
-        NotFoundError: there is no store; or the store is on a server, and no coordinator has ever led there.
-        ConflictError: the job is being served; or the store is on a server, and a coordinator leads there.
+        NotFoundError: there is no store. Or the store is on a server, and no coordinator has ever led there.
+        ConflictError: another process serves the job. Or the store is on a server, and a coordinator leads there.
         KeyboardInterrupt: the store is on a server, the body of ``with`` runs in the main thread, and the process has
             received SIGTERM.
     """
@@ -74,7 +74,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """For how many seconds a leader can fail to renew its lease before it counts as ended."""
+    """The seconds without a renewal of the lease after which a leader counts as ended."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 
@@ -124,7 +124,8 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _renewed(store: Store) -> Iterator[None]:
-    """Renew the lease of a store until the end of ``with``: copying folders can take much longer than a lease."""
+    """Renew the lease of a store until the end of ``with``, because copying folders can take much longer than a lease.
+    """
     ended = threading.Event()
 
     def renew() -> None:
@@ -150,7 +151,8 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job isn't stopped; or it was stopped in the middle of a change, or before a lane was fenced.
+        ConflictError: the job isn't stopped. Or the job was stopped during a change, or before all of its lanes were
+            fenced.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED}, "stopped can be compacted")
     found = [lane for lane in open_lanes(store.lanes(job).values()) if lane.deployment == its.id]
@@ -164,13 +166,14 @@ def lanes(store: Store, job: str) -> list[Lane]:
 
 
 def ended(store: Store, job: str) -> list[Lane]:
-    """The open lanes of a job that has stopped or failed, perhaps during a change or while another version was being
-    started. Each of these lanes either knows where it begins, or has only open predecessors.
+    """The open lanes of a job that has stopped or failed. The job may have ended during a change, or during the start
+    of another version. For each of the returned lanes, either the start offsets are known, or all predecessors are
+    open.
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state, or was draining; a lane wasn't fenced; or a lane that has a closed
-            predecessor, or that undoes a rewind, doesn't know yet where it begins.
+        ConflictError: the job is in another state, or was draining. Or a lane wasn't fenced. Or the start offsets
+            aren't known yet of a lane that has a closed predecessor or undoes a rewind.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"
@@ -203,14 +206,14 @@ def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of the folders in ``there``, those that will never be read again, sorted. These are the former folders of open
-    lanes, and the folders of closed lanes from which no open lane still has to continue. Folders of unknown lanes
-    aren't returned.
+    """The folders in ``there`` that will never be read again, sorted. An open lane's former folders won't be read
+    again. A closed lane's folder won't be read again unless an open lane still has to continue from it. Folders of
+    lanes that aren't in ``known`` aren't returned.
 
     Args:
-        known: all lanes that the stopped job has ever had, none of them in the middle of a change: see :func:`lanes`.
-        there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Only names that are
-            numbers (epochs) can be returned.
+        known: all lanes that the stopped job has ever had. No change may be under way (see :func:`lanes`).
+        there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Folders whose name
+            isn't a number (an epoch) aren't returned.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}
@@ -241,16 +244,17 @@ def begun(
     why: str = _COMPACTS,
     what: str = "new folders are made for",
 ) -> list[Lane]:
-    """Give lanes the job's next epoch, under which the caller can then fence their outputs and make new folders for
-    them. Returns the lanes as stored. ``who``, ``why`` and ``what`` are for the event; the lanes' ids follow ``what``.
+    """Give lanes the job's next epoch. Under this epoch, the caller can fence the lanes' outputs and make new folders
+    for the lanes. Returns the lanes as stored. ``who``, ``why`` and ``what`` become part of the event. In the event,
+    the lanes' ids follow ``what``.
     """
     what = f"{what} {', '.join(lane.id for lane in of)}"
     return store.reseat(of, Event(kind="fence", job=of[0].job, at=at, who=who, what=what, why=why))
 
 
 def replaced(store: Store, of: Sequence[tuple[Lane, str]], at: float, who: str = "compact") -> None:
-    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` pairs each lane with the
-    reason for its event, and ``who`` is for the events. Lanes without a folder stay without one.
+    """Record, in one transaction, that lanes now use the folders of their epochs. ``of`` contains pairs of a lane and
+    the reason for the lane's event. ``who`` is stored in each event. Lanes without a folder stay without one.
     """
     store.put_lanes(
         [

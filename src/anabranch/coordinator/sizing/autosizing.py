@@ -25,39 +25,38 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "outside", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""Before the factor is raised, every look at the job must have found it too small for this many seconds: ``_SURE`` if
-records wait too long, ``_SURE_OF_WORK`` if functions merely work too much.
+"""The factor is raised only after all looks at the job in this many seconds have found the factor too small. ``_SURE``
+counts if records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""How many seconds the metrics must cover: ``_SPAN`` to lower the factor, and ``_SPAN_OF_WORK`` to raise it although no
-records wait too long.
+"""How many seconds the metrics must cover before the factor changes. The factor is lowered only after ``_SPAN``
+seconds. If no records wait too long, the factor is raised only after ``_SPAN_OF_WORK`` seconds.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change, the factor isn't raised until the change's effect can be seen, even if records wait: for at least
-``_SPACING`` seconds, and at least ``_PAUSES`` times the pause of a change.
+"""After a change, the factor isn't raised until the effect of the change can be seen, even if records wait. This takes
+``_SPACING`` seconds or ``_PAUSES`` times the pause of a change, whichever is longer.
 """
 _MOST = 4
 """A single step divides the factor by at most this number."""
 _STALE = 5.0
-"""If a lane's metrics are at least this many seconds old, they count as out of date, and nothing is concluded from
-them. The metrics of a lane without any load never count as out of date, because they never change.
+"""A lane's metrics count as out of date if they are at least this many seconds old. Nothing is concluded from metrics
+that are out of date. If a lane has no load, its metrics don't change, so they never count as out of date.
 """
 _AFTER_UNDONE = 10
-"""The number of cooldowns for which the factor isn't changed after a change that was undone."""
+"""After a change was undone, the factor isn't changed for this many cooldowns."""
 _REMEMBERED = 10
 """The number of cooldowns for which experience with a factor counts."""
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""If the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds after it was lowered, the lower factor
-was too small. The factor then isn't lowered as far again for ``_SHUNNED`` cooldowns, unless the arrival rate falls
-below ``_MUCH_LESS`` times the rate at which the factor rose.
+"""A lower factor was too small if the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds. For
+``_SHUNNED`` cooldowns after that, the factor isn't lowered as far again. This restriction ends earlier if the arrival
+rate falls below ``_MUCH_LESS`` times the rate at which the factor rose.
 """
 _WORKS = 0.1
-"""The share of the time for which functions must work on their busiest bucket. Below this share, their speed proves
-nothing.
+"""The speed of functions proves nothing if they work on their busiest bucket for less than this share of the time.
 """
 
 
@@ -68,7 +67,7 @@ class Verdict:
     Args:
         factor: the factor that the job should have from now on; None to keep its factor.
         advice: what would help if no factor is sufficient.
-        need: the need that ``why`` is about, if that isn't the largest one.
+        need: the need that ``why`` explains; None if ``why`` explains the largest need.
     """
 
     factor: int | None
@@ -82,10 +81,10 @@ class Assessment:
     """The result of a look at a job that has the factor ``factor``.
 
     Args:
-        unknown: why nothing can be concluded; empty if conclusions are possible. If this isn't empty, the fields below
-            have their defaults.
+        unknown: why nothing can be concluded; empty if conclusions are possible. If nothing can be concluded, the
+            fields below have their defaults.
         needs: the need of each lane in ``loads``, in the same order.
-        seen: the experience with factors that each need is based on.
+        seen: for each need, the experience with factors from which the need was derived.
         span: for how many seconds there are metrics of every lane.
         pause: how many seconds a change would pause the output.
     """
@@ -100,13 +99,15 @@ class Assessment:
 
     @property
     def most(self) -> FactorNeed:
-        """The need of the lane that needs the largest factor; of several such lanes, the most pressing need."""
+        """The need of the lane that needs the largest factor. If several lanes need the same largest factor, this is
+        the most pressing of their needs.
+        """
         return max(self.needs, key=lambda each: (each.factor, not each.enough, each.urgent, each.now))
 
     @property
     def pressing(self) -> FactorNeed | None:
-        """Among the lanes whose records would wait too long, and which a larger factor would help, the need for the
-        largest factor. None if there is no such lane.
+        """The need for the largest factor among the lanes whose records would wait too long, and for which a larger
+        factor would help. None if there is no such lane.
         """
         urgent = (each for each in self.needs if each.urgent and each.factor > self.factor)
         return max(urgent, key=lambda each: (each.factor, each.now), default=None)
@@ -203,8 +204,9 @@ def decide(
     """The factor that a job should have, given ``look`` and ``after``, the results of :func:`looked`.
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
-    Otherwise, the factor is changed only after the cooldown; in a deployment's first generation, it can be raised
-    earlier. After a change was undone, the factor isn't changed for ten cooldowns, whatever the job needs.
+    Otherwise, the factor is changed only after the cooldown. In a deployment's first generation, however, the factor
+    can be raised before the cooldown is over. After a change was undone, the factor isn't changed for ten cooldowns,
+    whatever the job needs.
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.
@@ -231,8 +233,8 @@ def decide(
 
 
 def _raised(status: JobStatus, patience: float, look: Assessment, after: Findings, now: float) -> Verdict:
-    """What to do about a factor that is too small. If the job has to wait for the largest factor that a lane needs, the
-    factor can still be raised as far as is needed by lanes whose records would wait too long.
+    """What to do about a factor that is too small. Sometimes the job can't get the largest factor that a lane needs
+    yet. Even so, the factor can be raised as far as lanes need whose records would wait too long.
 
     Args:
         patience: how many seconds of the cooldown are left.
@@ -365,7 +367,9 @@ def _hottest(loads: Iterable[tuple[tuple[str, str], LaneLoad]]) -> dict[tuple[st
 
 
 def cooldown_seconds(limits: AutoscaleSettings) -> float:
-    """The length of the cooldown: for how many seconds after a change the factor usually isn't changed again."""
+    """The length of the cooldown, in seconds. During the cooldown after a change, the factor usually isn't changed
+    again.
+    """
     return _seconds(limits.cooldown)
 
 

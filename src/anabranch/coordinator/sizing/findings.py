@@ -14,8 +14,8 @@ __all__ = ["Findings", "RejectedFactor", "Streak"]
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """An unbroken series of looks that all found the same thing, up to the latest look. Empty if the latest look didn't
-    find it.
+    """An unbroken series of looks that all found the same thing, up to the latest look. If the latest look didn't find
+    the same thing, the series is empty.
 
     Args:
         since: when the first of these looks was, on any clock; None if there are none.
@@ -57,14 +57,16 @@ class Findings:
         generation: the job's generation at the last look; ``factor`` is the job's factor then.
         fell: when the factor last fell; minus infinity if no fall has been seen.
         arriving: how many records per second arrived for all lanes together at the last conclusive look.
-        too_small: the last factor that proved too small soon after the factor fell to it; None if none counts now.
-        changed: when the generation of the last change was first seen or, if later, when the job was last seen in a
-            state other than running. Minus infinity if no change has been seen.
+        too_small: the last factor that proved too small soon after the job got it; None if no such factor counts any
+            more.
+        changed: when the generation of the last change was first seen. If the job was later seen in a state other than
+            running, this is the time at which it was last seen in such a state. Minus infinity if no change has been
+            seen.
         rising: the unbroken series of looks, up to the latest one, that found the factor too small.
-        pressing: the same for looks that found the factor too small because records would wait too long.
-        falling: the same for looks that found the factor too large.
+        pressing: like ``rising``, but for looks that found the factor too small because records would wait too long.
+        falling: like ``rising``, but for looks that found the factor too large.
         falls_to: the largest factor that the looks in ``falling`` have suggested.
-        advising: the same for looks that gave advice.
+        advising: like ``rising``, but for looks that gave advice.
         seen: experience with factors, by stage and group.
     """
 

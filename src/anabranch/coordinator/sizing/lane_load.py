@@ -1,4 +1,4 @@
-"""Determines how much work a lane has, how much it does, and how much it could do with another factor."""
+"""Determines how much work a lane has, how much work it does, and how much work it could do with another factor."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from anabranch.protocol.status import LaneStatus
 __all__ = ["LaneLoad", "capacity", "catch_up", "load_of", "scale", "utilisation"]
 
 _OVERHEAD = 0.5
-"""The part of a batch's duration, in seconds, that doesn't depend on its records: planning, starting Spark tasks,
-committing.
+"""The fixed part of a batch's duration, in seconds: planning, starting Spark tasks, and committing. This part doesn't
+depend on the batch's records.
 """
 _OVERHEAD_PART = 0.15
 """While records wait, and batches have their full length, ``_OVERHEAD`` takes this share of the time."""
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""How many seconds functions must have worked in a batch before this batch is better evidence than an earlier one that
-was far smaller.
+"""If an earlier batch was far smaller than a later one, the later batch is better evidence once functions have worked
+in it for this many seconds.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
-"""How many seconds a lane's batches, which are small at first, take to reach their full length. Before that, their
-durations prove little.
+"""A lane's batches are small at first, and reach their full length after this many seconds. The durations of batches
+before that time prove little.
 """
 _LONG = 2.0
 _SURELY = 0.9
-"""If functions account for this share of the time since a batch's first record, they count as accounting for all of it,
-because the two values are measured at slightly different times.
+"""If functions took this share of the time since a batch's first record, they count as having taken all of this time,
+because the two times are measured at slightly different moments.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
@@ -46,16 +46,16 @@ _HOT_SKEW = 2.0
 divide.
 """
 _MATTERS = 0.3
-"""If functions hold up a lane for at least this share of the time while its batches are small, everything else counts
-as fixed cost.
+"""While a lane's batches are still small, everything except functions counts as fixed cost if functions hold up the
+lane for at least this share of the time.
 """
 _EVENLY = 0.93
-"""Buckets are hardly ever equally large, and the more there are, the more they differ. So if the factor is multiplied
-by a number, functions become only this power of the number times as fast.
+"""Buckets are hardly ever equally large, and the more buckets there are, the more they differ. So if the factor is
+multiplied by ``n``, functions become only about ``n ** _EVENLY`` times as fast.
 """
 _HOT_FROM = 0.3
-"""The share of the time for which functions must work on the busiest bucket to reveal a hot key. Below this share,
-batches are too small.
+"""Functions must work on their busiest bucket for this share of the time before a hot key can be recognized. Below this
+share, batches are too small.
 """
 
 
@@ -72,10 +72,10 @@ class LaneLoad:
         behind: whether more records wait than usual.
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
-        sure: whether the observations suffice to tell how much of the time functions take.
-        working: the share of the time that functions need for arriving records, in the bucket with the most work.
-        hot: the seconds per record for which functions held up the lane in the last batch, or in the running batch if
-            that is better evidence.
+        sure: whether there are enough observations to tell what share of the time functions take.
+        working: the share of the time that functions need for the arriving records of the bucket with the most work.
+        hot: the seconds per record for which functions held up the lane in the last batch. If the running batch is
+            better evidence, its value is used.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: the time that functions took for the SSP ``hottest``, as a multiple of their mean time for an SSP; 0 if
@@ -117,8 +117,8 @@ class LaneLoad:
 
     @property
     def steady_hot(self) -> float:
-        """``hot`` if more records wait than usual, because a single batch is then long enough to judge by; otherwise
-        ``usually_hot``.
+        """``hot`` if more records wait than usual; otherwise ``usually_hot``. While more records wait than usual, a
+        single batch is long enough to judge by.
         """
         return self.hot if self.behind else self.usually_hot
 
@@ -191,10 +191,11 @@ def load_of(lane: LaneStatus, history: ReportHistory, factor: int, threads: int)
 def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
     """The time that functions need per record with another factor, as a multiple of their current time.
 
-    A smaller factor is assumed to slow functions down in proportion. A larger one is assumed to speed them up as much
-    as the last known increase did or, if none is known, almost in proportion. The work on a hot key isn't sped up,
-    because no factor divides a key. A factor above ``threads`` counts as ``threads``, because functions work on at most
-    ``threads`` buckets of a partition at once. If the functions are ``sequential``, the factor changes nothing.
+    A smaller factor is assumed to slow functions down in proportion. A larger factor is assumed to speed functions up
+    as much as the last known increase of the factor did. If no increase is known, a larger factor is assumed to speed
+    functions up almost in proportion. The work on a hot key isn't sped up, because no factor divides a key. A factor
+    above ``threads`` counts as ``threads``, because functions work on at most ``threads`` buckets of a partition at
+    once. If the functions are ``sequential``, the factor changes nothing.
     """
     if load.sequential:
         return 1.0
@@ -207,8 +208,8 @@ def scale(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """How many records per second a lane could process with this factor if enough records waited; infinite if
-    unknown.
+    """How many records per second a lane could process with this factor if enough records waited. Infinite if the
+    number is unknown.
     """
     seconds = load.hot * scale(load, factor, seen) + load.rest
     return (1.0 - _OVERHEAD_PART) / seconds if seconds > 0 else math.inf
@@ -224,8 +225,8 @@ def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> flo
 
 
 def catch_up(load: LaneLoad, factor: int, pause: float, seen: Scalability = UNKNOWN) -> float:
-    """How many seconds a lane would need with this factor to work off its backlog, including an initial ``pause``; 0
-    without a backlog, infinite if the backlog wouldn't shrink.
+    """How many seconds a lane would need with this factor to work off its backlog, including an initial ``pause``. If
+    there is no backlog, the result is 0. If the backlog wouldn't shrink, the result is infinite.
     """
     if not load.backlog:
         return 0.0

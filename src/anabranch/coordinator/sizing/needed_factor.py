@@ -13,23 +13,23 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""The safety margin. A smaller factor is chosen only if functions would work for this share of the target or less;
-otherwise the factor would soon rise again. A larger factor should work off a backlog within this share of the target
-lag, because predictions aren't exact.
+"""The safety margin, because predictions aren't exact. A smaller factor is chosen only if functions would work for this
+share of the target or less. Without this margin, the factor would soon rise again. With a larger factor, the lane
+should work off its backlog within this share of the target lag.
 """
 _GAIN = 0.8
-"""A larger factor that misses the target is worth its pause only if it reduces the time to catch up, or the work, to
-this share or less.
+"""If a larger factor misses the target, it is worth the pause of a change only if it reduces the cost (see
+:func:`_cost`) to this share or less.
 """
 _NEARLY = 1.1
 """Of the factors that cost at most this multiple of the lowest cost, the smallest is chosen."""
 _SOON = 2
-"""Before the factor is lowered, the input is assumed to keep growing: by its growth in the last half minute, raised to
-this power.
+"""Before the factor is lowered, the input is assumed to keep growing. The assumed growth is the growth in the last half
+minute, raised to this power.
 """
 _HELD_UP = 0.5
-"""If functions take less than this share of the time, and everything else takes longer than they do, everything else
-holds the lane up. In all other cases, functions do.
+"""Functions hold the lane up, unless they take less than this share of the time and everything else takes longer than
+they do.
 """
 
 
@@ -61,7 +61,7 @@ class FactorNeed:
         now: the seconds until the backlog is worked off with the current factor; infinite if the backlog doesn't
             shrink.
         why: the metrics from which ``factor`` follows, as human-readable text.
-        advice: what would help, if no factor helps enough.
+        advice: what else would help if no factor is sufficient; empty otherwise.
     """
 
     factor: int
@@ -73,7 +73,9 @@ class FactorNeed:
 
 
 def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
-    """What a lane needs, estimated from its load and from the speeds that were ``seen`` with other factors."""
+    """What a lane needs, estimated from the lane's load and from ``seen``, the speeds that were observed with other
+    factors.
+    """
     now = lane_load.catch_up(load, load.factor, 0.0, seen)
     used = lane_load.utilisation(load, load.factor, seen)
     late = load.behind and now > aim.lag
@@ -105,8 +107,9 @@ def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
 
 
 def _larger(load: LaneLoad, seen: Scalability, aim: FactorTarget, late: bool) -> int:
-    """Of the larger factors, the smallest that meets the target. If none does, the smallest of those with nearly the
-    lowest cost (see :func:`_cost`), or the current factor if no larger one is worth the pause of a change.
+    """The smallest of the larger factors that meet the target. If no larger factor meets the target, the result is the
+    smallest larger factor with nearly the lowest cost (see :func:`_cost`). If no larger factor is worth the pause of a
+    change, the result is the current factor.
     """
     larger = [each for each in aim.factors if each > load.factor]
     met = next((each for each in larger if _meets(load, each, seen, aim, late)), None)
@@ -134,8 +137,8 @@ def _cost(load: LaneLoad, factor: int, seen: Scalability, aim: FactorTarget, lat
 
 
 def _advice(load: LaneLoad, seen: Scalability, aim: FactorTarget, factor: int) -> tuple[str, ...]:
-    """Advice for a lane for which no larger factor is sufficient: what holds the lane up, and what would help. Can be
-    empty.
+    """Advice for a lane for which no larger factor is sufficient. The advice says what holds the lane up, and what
+    would help. It can be empty.
     """
     found = []
     if load.share < _HELD_UP and load.rest > load.hot:

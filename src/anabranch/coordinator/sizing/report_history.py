@@ -13,9 +13,10 @@ _KEPT, _RECENT, _FEWEST = 31.0, 10.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """How many records the lane's attempt had ``done`` at one moment, and the sum of its inputs' end offsets then. If
-    ``done`` falls because a batch is broken off, or because another attempt begins, earlier samples are lowered by as
-    much. So the difference between two samples is always the number of records processed in between.
+    """Two numbers at one moment: ``done`` is how many records the lane's attempt had processed, and ``ends`` is the sum
+    of the inputs' end offsets. ``done`` falls if a batch is broken off, or if another attempt begins. ``done`` of all
+    earlier samples is then lowered by the same number. So the difference between two samples is always the number of
+    records processed between them.
     """
 
     at: float

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks count after the factor was changed. A value needs at least ``_ENOUGH`` looks. Looks after the first
-``_MOST`` don't count, because the records may by then differ too much from those before the change.
+"""How many looks count after the factor was changed. A value needs at least ``_ENOUGH`` looks. Only the first ``_MOST``
+looks count, because later records may differ too much from the records before the change.
 """
 _NEWEST = 0.3
 """The least weight of the newest look in a mean."""
 _CROWDED = 1.5
 _AS_FORETOLD = 0.8
-"""From this exponent on, functions count as having become as fast as expected, because the difference may be chance."""
+"""If the exponent is at least this number, functions count as having become as fast as expected, because the difference
+may be chance."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Scalability:
         looks: the number of looks from which ``hot`` was determined.
         former: the last factor before the current one for which there were enough looks; 0 if there was none.
         former_hot: ``hot`` with the factor ``former``.
-        seconds: the time that functions take per record, by factor. Only the ratios count.
-        at: when each of the ``seconds`` was observed, by factor.
+        seconds: for each observed factor, the time that functions take per record. Only the ratios between these times
+            count.
+        at: for each factor in ``seconds``, when its time was observed.
         crowd: how long functions hold up a lane in which records wait, as a multiple of the time for their busiest
             bucket. Above 1, partitions compete for cores.
         crowd_looks: the number of looks from which ``crowd`` was determined.
@@ -73,17 +75,18 @@ class Scalability:
         return self.crowd if self.crowd_looks >= _ENOUGH and self.crowd >= _CROWDED else 1.0
 
     def since(self, then: float) -> Scalability:
-        """The same values without the ``seconds`` that were observed before ``then`` with factors other than the
-        current one."""
+        """The same values, without those ``seconds`` that were observed before ``then``. The ``seconds`` of the current
+        factor are always kept.
+        """
         if all(at >= then for factor, at in self.at.items() if factor != self.factor):
             return self
         kept = {factor: at for factor, at in self.at.items() if at >= then or factor == self.factor}
         return replace(self, seconds={factor: self.seconds[factor] for factor in kept}, at=kept)
 
     def exponent(self, factor: int) -> float:
-        """The exponent of the speed-up from the next smaller known factor to ``factor``: 1 if functions became faster
-        in proportion to the factor, 0 if they became no faster. It is 1 if nothing is known, or if the difference from
-        1 may be chance.
+        """The exponent of the speed-up from the next smaller known factor to ``factor``. The exponent is 1 if functions
+        became faster in proportion to the factor, and 0 if they became no faster. If nothing is known, or if the
+        difference from 1 may be chance, the result is 1.
         """
         smaller = max((known for known in self.seconds if known < factor), default=0)
         if not smaller or factor not in self.seconds:

@@ -47,8 +47,8 @@ def is_on_server(url: str) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, readable only by their owner, where they are missing. Raises ConfigError on
-    failure.
+    """Create a folder and its missing parents, if the folder doesn't exist. New folders are readable only by their
+    owner. Raises ConfigError on failure.
     """
     try:
         own_files.make_folder(folder)

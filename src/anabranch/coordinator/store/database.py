@@ -23,8 +23,8 @@ _FORMAT = sa.select(tables.meta.c.value).where(tables.meta.c.key == "format")
 
 
 def create(url: str) -> sa.Engine:
-    """The database at ``url``. If necessary, creates the store in it, or migrates the store to the current format.
-    Creates an SQLite file if there is none; a PostgreSQL database must exist.
+    """The database at ``url``. If necessary, creates the store in it, or migrates the store to the current format. An
+    SQLite file is created if there is none. A PostgreSQL database must exist.
     """
     address = Address(url)
     if address.path is not None:
@@ -42,8 +42,9 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
     """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
     can't be read.
 
-    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: a copy of
-    an SQLite file is migrated in memory and made read-only; for PostgreSQL, UnsupportedFormatError is raised.
+    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed. If it is an
+    SQLite file, a copy of the file is migrated in memory and made read-only. If it is in PostgreSQL,
+    UnsupportedFormatError is raised.
     """
     address = Address(url)
     if address.kind == "postgresql":
@@ -85,8 +86,8 @@ def explained(url: str, has_written: bool = False) -> Iterator[None]:
     """Turns database errors in the body of ``with`` into AnabranchErrors that name the store and a cure.
 
     Args:
-        has_written: whether this process has written to the store. If so, its settings are known to have worked, so an
-            error that can go away on its own is raised as StoreUnavailableError.
+        has_written: whether this process has written to the store. If it has, the store's settings are known to be
+            right. So an error that can go away on its own is raised as StoreUnavailableError.
 
     Raises:
         StoreUnavailableError: as for :class:`anabranch.coordinator.store.store.Store`.

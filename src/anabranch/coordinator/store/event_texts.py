@@ -1,7 +1,7 @@
 """Derives, from the texts of events, the fields that format 5 added to events.
 
-Like the migration step that uses them, these rules never change, because the texts come from older versions of
-anabranch.
+The texts come from older versions of anabranch. So these rules never change, and neither does the migration step that
+uses the rules.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CANCELLED = "cancelled: "
 
 
 def fields_of(who: str, what: str, why: str) -> dict[str, Any]:
-    """The values of the columns that format 5 added to events, by column, for an event with these texts."""
+    """For an event with these texts, the columns that format 5 added to events, each with its value."""
     about_lane, lost, generation = _LANE.search(what), _LOST.search(what), _GENERATION.search(what)
     change = _change(what, why)
     return {

@@ -28,8 +28,8 @@ def check(connection: sa.Connection, epoch: int) -> None:
 
 
 def renew(connection: sa.Connection, epoch: int | None) -> None:
-    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if this isn't
-    the epoch of the leader's row.
+    """Renew the lease of the coordinator that claimed the lead under ``epoch``. Raises NotLeadingError if ``epoch``
+    isn't the epoch of the leader's row.
     """
     _beat(connection, epoch, leader.c.beat + 1)
 

@@ -72,9 +72,9 @@ def last_state(connection: sa.Connection, job: str) -> tuple[int, int, Deploymen
 
 
 def revisions(connection: sa.Connection) -> dict[str, tuple[object, ...]]:
-    """For each job, a value that changes when something happens to the job. The query reads no document, and only the
-    last deployment of each job. It uses an outer join and no WHERE clause, because otherwise SQLite would search all
-    deployments.
+    """For each job, a value that changes when something happens to the job. The query reads no documents, and it reads
+    only the last deployment of each job. An outer join without a WHERE clause is used, because otherwise SQLite would
+    search all deployments.
     """
     present = deployments.alias()
     last = sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == jobs.c.name).correlate(jobs)
@@ -122,7 +122,7 @@ def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
 
 
 class _Again(msgspec.Struct):
-    """The part of a model that says which deployment was the first one of the model's version."""
+    """The part of a model that names the first deployment of the model's version."""
 
     again: int = 0
 
@@ -169,8 +169,8 @@ def lanes(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> lis
 
 
 def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bool]) -> list[ContainerRecord]:
-    """Up to ``limit`` processes that meet the conditions and no longer hold their seats. Those that took their seats
-    last come first.
+    """Up to ``limit`` processes that meet the conditions and no longer hold their seats. The process that took its seat
+    last comes first.
     """
     query = sa.select(containers).where(*conditions, containers.c.gone.is_not(None))
     rows = connection.execute(query.order_by(containers.c.epoch.desc()).limit(limit)).mappings()
@@ -178,8 +178,8 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of the last seat in the job that a registering process has held and then lost or given up; None if
-    there is none.
+    """The record of the last seat that a registering process held in the job, and then lost or returned. None if the
+    process has never held a seat in the job.
     """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]
@@ -187,7 +187,9 @@ def former(connection: sa.Connection, registration: Registration) -> ContainerRe
 
 
 def events_of(connection: sa.Connection, job: str, limit: int, wanted: EventRange) -> list[Event]:
-    """The last ``limit`` matching events or, if ``wanted.after`` is set, the first ``limit``; always oldest first."""
+    """The last ``limit`` matching events. If ``wanted.after`` is set, the first ``limit`` matching events are returned
+    instead. The oldest event always comes first.
+    """
     its = [events.c.job == job]
     if wanted.after is not None:
         its.append(events.c.id > wanted.after)

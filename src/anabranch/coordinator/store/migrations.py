@@ -1,6 +1,6 @@
 """Migrates stores of older versions of anabranch to the current format, in numbered steps.
 
-A step is never changed later: it is written for the tables and documents of its time. It may run again if its
+Each step is written for the tables and documents of its time, and is never changed later. A step may run again if its
 transaction wasn't committed.
 
 Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. Older programs

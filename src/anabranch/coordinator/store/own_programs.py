@@ -34,8 +34,8 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
 
 def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], own: Program) -> None:
     """Store ``own``, the program of one deployment, for all deployments of the job that differ from this deployment
-    only in the bodies of functions. The program's code can then close the lanes of these deployments, too. Programs
-    that aren't ``in_process`` aren't replaced. Does nothing if ``own.lacks`` names something.
+    only in the bodies of functions. The program's code can then close the lanes of these deployments, too. Only
+    programs that are ``in_process`` are replaced. If ``own.lacks`` isn't empty, nothing is stored.
 
     Args:
         fingerprint: the fingerprint of the deployment to which ``own`` belongs.

@@ -84,10 +84,11 @@ class _Connection(psycopg.Connection[Any]):
 
 def engine(address: Address) -> sa.Engine:
     """An engine with a small pool of connections. Each connection is checked before use, so the store works again after
-    a restart of PostgreSQL. If a server refuses a write because it is read-only, all connections are replaced, so the
-    store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for each new
-    connection. After a first successful connection, a refused login raises StoreUnavailableError, because the cause may
-    be temporary. For example, a password may have been changed on the server, but not yet in the file that contains it.
+    a restart of PostgreSQL. If a server refuses a write because the server is read-only, all connections are replaced,
+    so the store works again after a failover. References in the URL, such as ``${env:PGPASSWORD}``, are resolved for
+    each new connection. After a first successful connection, a refused login raises StoreUnavailableError, because the
+    cause may be temporary. For example, a password may have been changed on the server, but not yet in the file that
+    contains it.
     """
     reached = False
 
@@ -157,8 +158,8 @@ def explanation(error: DBAPIError, where: str, has_written: bool) -> AnabranchEr
     """The error to raise for a failed statement on the store at ``where``.
 
     Args:
-        has_written: whether this process has written to the store. If so, a missing right must have been taken away,
-            and may be given back, so the error is a StoreUnavailableError.
+        has_written: whether this process has written to the store. If it has, a right that is missing now must have
+            been taken away later, and may be given back. So the error for a missing right is a StoreUnavailableError.
     """
     state = getattr(error.orig, "sqlstate", None) or ""
     message = libpq.first_line(error.orig)

@@ -50,8 +50,9 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     own_program: Program | None = None
-    """If there is no ``program``, what another process would need to close the deployment's lanes. None if an older
-    version of anabranch stored the deployment."""
+    """What another process would need to close the deployment's lanes, if there is no ``program``. None if an older
+    version of anabranch stored the deployment.
+    """
     drain: DrainProgress | None = None
     """The drain that is under way, if there is one."""
 
@@ -131,13 +132,15 @@ class ChangeStep(Document, frozen=True, kw_only=True):
     """
 
     kind: ChangeKind | None = None
-    """The kind of the change, if the event is its beginning."""
+    """The kind of the change, if the event is the beginning of a change."""
     deployment: int = 0
     """The deployment to which the job changes, if the event is the beginning of a change; 0 if unknown."""
     undone_because: str = ""
-    """Why the former change was undone, if the event is the beginning of a change that undoes it."""
+    """If the event is the beginning of a change that undoes the former change, why that change was undone; empty
+    otherwise.
+    """
     outcome: Outcome | None = None
-    """The outcome of the change, if the event is its end."""
+    """The outcome of the change, if the event is the end of a change."""
     seconds: float | None = None
     closing: int | None = None
     starting: int | None = None
@@ -194,7 +197,9 @@ class EventRange(Document, frozen=True, kw_only=True):
     lane: str = ""
     """Return only events about this lane."""
     about: Literal["", "lanes", "changes"] = ""
-    """Return only events about lanes, or only those that say something about changes."""
+    """With ``"lanes"``, return only events about lanes. With ``"changes"``, return only events that belong to the
+    record of a change.
+    """
 
 
 ALL_EVENTS = EventRange()
@@ -208,8 +213,8 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     holder: str
     """The coordinator's URL."""
     beat: int
-    """A number that rises while the coordinator leads; -1 if it has resigned, or lost the lead because a newer
-    anabranch migrated the store.
+    """A number that rises while the coordinator leads. It is -1 if the coordinator has resigned, or if the coordinator
+    has lost the lead because a newer anabranch migrated the store.
     """
 
     @property

@@ -146,8 +146,8 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
 
 
 def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-    """Put a deployment into the state "reset", in which it can't be started again, end its drain, and store the
-    ``changed`` lanes. All processes of the job lose their seats.
+    """Put a deployment into the state "reset", end its drain, and store the ``changed`` lanes. All processes of the job
+    lose their seats. A deployment in this state can't be started again.
     """
     move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
     put_drain(connection, job, deployment, None)
@@ -182,8 +182,8 @@ def add_container(
 
 
 def claim_lead(connection: sa.Connection, seen: LeaderRecord | None, epoch: int, holder: str) -> bool:
-    """Put the coordinator with the URL ``holder`` into the leader's row if the row is still as in ``seen`` (None if
-    there was no row). Returns whether this was done.
+    """Put the coordinator with the URL ``holder`` into the leader's row, if the row hasn't changed since ``seen`` was
+    read. ``seen`` is None if there was no row. Returns whether the coordinator was put into the row.
     """
     values = {"epoch": epoch, "holder": holder, "beat": 0}
     if seen is None:

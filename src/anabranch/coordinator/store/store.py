@@ -38,9 +38,11 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 
 
 class Store:
-    """A store at a database URL, created if it doesn't exist; ``sqlite://`` is in memory. Thread-safe.
+    """A store at a database URL. The store is created if it doesn't exist. The URL ``sqlite://`` means a store in
+    memory. Thread-safe.
 
-    A store in an older format is migrated first, in one transaction; a leader with the older program loses the lead.
+    A store in an older format is first migrated in one transaction. By this migration, a leader with an older anabranch
+    loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that nobody has claimed a later epoch. Without such
@@ -48,11 +50,12 @@ class Store:
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
-        UnsupportedFormatError: a newer anabranch has migrated the store, an older store has replaced it since it was
-            opened, or the format isn't valid. Nothing is changed.
+        UnsupportedFormatError: a newer anabranch has migrated the store, or the format isn't valid. Or, since the store
+            was opened, a store in an older format has replaced it. Nothing is changed.
         ConflictError: another process has locked the SQLite file, and this object hasn't written to it before.
-        StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full; after a first
-            write also if a right was taken away, or SQLite's file is locked. This object can be used again later.
+        StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full. After the first
+            write, this error is also raised if a right was taken away, or if SQLite's file is locked. This object can
+            be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -63,8 +66,9 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        A store in an older format is migrated if it is opened ``to_write``. Otherwise it isn't changed: an SQLite store
-        is read as if it had been migrated; for PostgreSQL, UnsupportedFormatError is raised.
+        A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed. An
+        SQLite store is then read as if it had been migrated. For a store in PostgreSQL, UnsupportedFormatError is
+        raised.
         """
         store = cls.__new__(cls)
         store._open(url, database.open_existing(url, to_write))
@@ -147,7 +151,9 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """Up to ``limit`` processes of a job that no longer hold their seats, the last to take a seat first."""
+        """Up to ``limit`` processes of a job that no longer hold their seats. The process that took its seat last comes
+        first.
+        """
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -200,7 +206,7 @@ class Store:
 
     def claim(self, seen: LeaderRecord | None, holder: str) -> bool:
         """Claim the lead under the next epoch. This succeeds only if the leader's row hasn't changed since it was read.
-        Returns whether this object now leads. If not, it can't write.
+        Returns whether this object now leads. If this object doesn't lead, it can't write.
 
         Args:
             seen: what :meth:`leader` returned; None if no coordinator had ever led.
@@ -226,7 +232,9 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading: others can claim the lead at once. Raises NotLeadingError if this object doesn't lead."""
+        """Stop leading. Other coordinators can claim the lead at once. Raises NotLeadingError if this object doesn't
+        lead.
+        """
         with self._lock:
             try:
                 with self._explained(writes=True), self._writer.begin() as connection:
@@ -255,8 +263,9 @@ class Store:
         gone: str = "",
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that replaces another. The replaced deployment,
-        ``start.model.replaces``, gets the state ``former``. Also stores the ``changed`` lanes. If there is a reason,
-        ``gone``, all processes lose their seats."""
+        ``start.model.replaces``, gets the state ``former``. Also stores the ``changed`` lanes. If ``gone`` isn't empty,
+        all processes lose their seats, and ``gone`` is stored as the reason.
+        """
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)
@@ -267,7 +276,8 @@ class Store:
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
         """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Stores the job's
-        ``changed`` lanes, removes the error, and takes all processes' seats away (reason: ``gone``)."""
+        ``changed`` lanes, and removes the error. All processes lose their seats, and ``gone`` is stored as the reason.
+        """
         with self.writing(event) as connection:
             rows.resume_deployment(connection, deployment, state, event.at)
             rows.put_lanes(connection, changed)
@@ -282,7 +292,9 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state, and store its error and the progress of its drain (None if it has none)."""
+        """Give a deployment another state, and store its error and the progress of its drain. Without a drain,
+        ``drain`` is None.
+        """
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
@@ -323,8 +335,9 @@ class Store:
     def register(
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
-        """Give a process a seat under the job's next epoch, which the ``changed`` lanes also get. Returns the process
-        and the lanes as stored."""
+        """Give a process a seat under the job's next epoch. The ``changed`` lanes get this epoch, too. Returns the
+        process and the lanes as stored.
+        """
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)
@@ -344,7 +357,8 @@ class Store:
             return rows.put_under_epoch(connection, changed, epoch)
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """Take a process's seat away; the ``changed`` lanes get the job's next epoch. Returns the lanes as stored."""
+        """Take a process's seat away, and give the ``changed`` lanes the job's next epoch. Returns the lanes as stored.
+        """
         with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)
@@ -356,7 +370,7 @@ class Store:
             rows.mark_gone(connection, ContainerRecord.LEFT, containers.c.id == process.id)
 
     def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
-        """Delete old history: see :func:`anabranch.coordinator.store.sweeping.sweep`."""
+        """Delete old history (see :func:`anabranch.coordinator.store.sweeping.sweep`)."""
         return sweeping.sweep(self.writing, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:

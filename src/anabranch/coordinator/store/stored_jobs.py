@@ -54,9 +54,9 @@ def jobs(store: Store) -> list[JobStatus]:
 
 
 def all_read(store: Store, read: Callable[[str], T], instead: Callable[[JobStatus], T]) -> list[T]:
-    """The results of ``read`` for all jobs, sorted by name. A job that can't be read doesn't hide the other jobs:
-    ``instead`` makes its result from a status that contains the job's state and, as ``error``, the reason. Errors that
-    concern the whole store are raised.
+    """The results of ``read`` for all jobs, sorted by name. If a job can't be read, the results of the other jobs are
+    returned nevertheless. For the unread job, the result is made by ``instead``, from a status that contains the job's
+    state and the reason (``error``). Errors that concern the whole store are raised.
     """
     found = []
     for job in store.jobs():
@@ -84,7 +84,7 @@ def _unread(job: str, deployment: int, generation: int, state: DeploymentState, 
 
 
 def status(store: Store, job: str) -> JobStatus:
-    """A job's last known status. ``served`` is False, and it isn't known which containers are alive."""
+    """A job's last known status. The status doesn't say which containers are alive, and ``served`` is False."""
     its = deployment(store, job)
     present = store.model(job, its.id, its.generation)
     return JobStatus(
@@ -181,7 +181,8 @@ def is_known(store: Store, job: str, request: str) -> bool:
 
 def requested(store: Store, job: str, request: str) -> int | None:
     """The number of the deployment in which a generation was requested with this id. Only the job's last generations
-    are checked; None if none of them was requested with this id."""
+    are checked. The result is None if none of these generations was requested with this id.
+    """
     last = store.deployment(job) if request else None
     looked = 0
     while last is not None and looked < _REQUESTS_KNOWN:

@@ -1,4 +1,5 @@
-"""How much history of jobs the store keeps (events, and the code of former versions), and when the rest is deleted."""
+"""Determines how much history of jobs the store keeps, and when older history is deleted. The history consists of
+events, and of the code of former versions."""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ class SweepSchedule:
         """
 
     def look(self) -> None:
-        """Sweep the store if a sweep is due and this coordinator may write to the store. An error is only logged; the
-        next sweep follows an hour later."""
+        """Sweep the store if a sweep is due and this coordinator may write to the store. An error is only logged. The
+        next sweep follows an hour later.
+        """
         with self._lock:
             if self._clock() < self._due:
                 return

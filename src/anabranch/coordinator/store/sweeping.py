@@ -23,8 +23,8 @@ _is_open = sa.and_(
     lanes.c.deployment == deployments.c.id,
     lanes.c.state != LaneState.CLOSED.value,
 )
-"""A condition for queries of deployments: the deployment has a lane that isn't closed, so the deployment's code is
-needed to close it.
+"""A condition for queries of deployments: the deployment has a lane that isn't closed. To close this lane, the
+deployment's code is needed.
 """
 
 
@@ -56,8 +56,8 @@ def sweep(
         keep_events: how many of each job's newest events are kept.
         versions: how many of each job's newest versions keep their code. Versions with the same code count as one. The
             code to which the job can return at once is kept in any case.
-        unused: the code that was unused at the previous sweep. Only this code is deleted, if it is still unused: newer
-            code may be unused only because its deployment hasn't been stored yet.
+        unused: the code that was unused at the previous sweep. Code is deleted only if it was unused then and is still
+            unused. Newer code may be unused only because its deployment hasn't been stored yet.
     """
     with writing() as connection:
         names = list(connection.execute(sa.select(jobs.c.name)).scalars())
@@ -77,7 +77,7 @@ def sweep(
 
 
 def _used(connection: sa.Connection, versions: int) -> tuple[set[str], dict[str, str]]:
-    """The code that is needed, and the jobs with a program that can't be read, with the reasons."""
+    """Two results: the code that is needed, and the jobs with a program that can't be read, each with the reason."""
     used: set[str] = set()
     unread = {}
     for job in connection.execute(sa.select(jobs.c.name)).scalars().all():
@@ -101,9 +101,10 @@ def _newest(connection: sa.Connection, job: str, count: int) -> set[str]:
 
 
 def _required(connection: sa.Connection, job: str) -> set[str]:
-    """The code that a job needs in any case: for its present version, and for closing its open lanes. Also the code of
-    the versions to which the job can return at once: the version before the present one and, if a change can be undone,
-    the version that the change replaces."""
+    """The code that a job needs in any case. The job needs the code of its present version, and the code with which its
+    open lanes can be closed. It also needs the code of each version to which it can return at once. One of these is the
+    version before the present one. If a change can be undone, the other one is the version that the change replaces.
+    """
     last = connection.execute(sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == job)).scalar_one()
     present, replaced = (lookups.version_of(connection, job, number) for number in (last, last - 1))
     former = lookups.version_of(connection, job, present - 1)

@@ -25,8 +25,8 @@ MOST = 1_000
 _SHOWN_BYTES = 4_096
 """The maximum number of bytes of a key, a value or a header that are shown."""
 _SECONDS, _BYTES = 5.0, 2_000_000
-"""A request stops reading after this many seconds, or after this many bytes of dead letters, counted in the form in
-which they are shown.
+"""A request stops reading after this many seconds, or after this many bytes of dead letters. The bytes are counted in
+the form in which dead letters are shown.
 """
 _AT_ONCE = 500
 """The maximum number of offsets that are read at once, from the end backwards."""
@@ -75,10 +75,10 @@ class DeadLetterReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, wanted: LetterRange) -> DeadLetters:
-        """The newest dead letters in one of a job's dead-letter streams: in ``stream`` or, if this is empty, in the
-        stream that comes first by name. If the job has no dead-letter stream, the result names none. ``wanted`` says
-        which dead letters to return. If reading takes too long, or the dead letters are too large, fewer are returned,
-        and the result is marked as partial.
+        """The newest dead letters in ``stream``, one of the job's dead-letter streams. If ``stream`` is empty, the
+        dead-letter stream that comes first by name is read. If the job has no dead-letter stream, the ``stream`` of the
+        result is empty. ``wanted`` says which dead letters to return. If reading takes too long, or if the dead letters
+        are too large, fewer of them are returned, and the result is marked as partial.
 
         Raises:
             NotFoundError: there is no such job, stream or partition.

@@ -23,8 +23,7 @@ __all__ = ["MOST", "EarlyOutputReader", "is_marked", "streams_of"]
 
 MOST = 1_000
 _RECORDS, _SECONDS = 20_000, 5.0
-"""The maximum number of offsets of each partition that a request examines, and the seconds after which it stops
-reading.
+"""A request examines at most this many offsets of each partition, and stops reading after this many seconds.
 """
 _AT_ONCE = 1_000
 _MARK = "drained"
@@ -45,9 +44,10 @@ class EarlyOutputReader:
         self._clock = time.monotonic
 
     def newest(self, job: str, stream: str, limit: int) -> EarlyOutput:
-        """The newest early output, at most ``limit`` rows, in one of a job's output streams: in ``stream`` or, if this
-        is empty, in the stream that comes first by name. If the job writes no stream, the result names none. Only the
-        latest records of each partition are examined; if there are earlier ones, the result is marked as partial.
+        """The newest rows of early output in ``stream``, one of the job's output streams; at most ``limit`` rows. If
+        ``stream`` is empty, the output stream that comes first by name is read. If the job writes no stream, the
+        ``stream`` of the result is empty. Only the latest records of each partition are examined. If a partition has
+        earlier records, the result is marked as partial.
 
         Raises:
             NotFoundError: there is no such job or stream.

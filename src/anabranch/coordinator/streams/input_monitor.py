@@ -33,15 +33,15 @@ class Looking(Protocol):
 def counted(
     job: str, settings: Mapping[str, Any], streams: Iterable[str], patterns: Iterable[Matched] = ()
 ) -> dict[str, int]:
-    """The partition counts of streams, by ``system/stream``; 0 if the stream doesn't exist.
+    """The partition count of each stream; 0 if the stream doesn't exist. The keys have the form ``system/stream``.
 
     Args:
         settings: the settings of the job.
         streams: the streams to look up, in the form ``system/stream``.
-        patterns: the job's patterns. The partitions of all streams that match one of them are also counted.
+        patterns: the job's patterns. The partitions of all streams that match one of the patterns are counted, too.
 
     Raises:
-        AnabranchError: a system doesn't answer; or a stream that matches a pattern can't be described.
+        AnabranchError: a system doesn't answer, or a stream that matches a pattern can't be described.
     """
     systems, patterns = Systems(configuration.of_job(job, settings), job), tuple(patterns)
     found = {}

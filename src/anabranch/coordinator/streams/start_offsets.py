@@ -16,20 +16,20 @@ _EXAMPLE, _WITH_OFFSET = "2026-11-22T10:00:00Z", "2026-11-22T11:00:00+01:00"
 
 
 def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
-    """The offsets from which to read again, keyed by whole SSPs in text form: for all of ``sources`` or, if ``to``
-    contains offsets, only for the partitions in ``to``.
+    """The offsets from which to read again, keyed by whole SSPs in text form. If ``to`` contains offsets, the result
+    has the partitions in ``to``; otherwise, it has all of ``sources``.
 
     After this call, the embedded log keeps the existing records of all ``sources`` until the job has begun to read from
-    these offsets. If the job isn't rewound, the log normally keeps them for at least a minute. In a system that doesn't
-    know which jobs read its streams, such as Kafka, retention may delete records at any time.
+    these offsets. If the job isn't rewound, the log normally keeps these records for at least a minute. In a system
+    that doesn't know which jobs read its streams, such as Kafka, retention may delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` has another form, is empty, or is a time in the future; an offset lies outside its partition;
-            or all records are older than the time.
+        UsageError: ``to`` has another form, is empty, or is a time in the future. Or an offset lies outside its
+            partition. Or all records are older than the time.
         NotFoundError: one of the given partitions isn't in ``sources``, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """

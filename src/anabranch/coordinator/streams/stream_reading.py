@@ -38,12 +38,12 @@ class StreamOpener:
 
     @contextmanager
     def opened(self, job: str, program: Program | None, stream: str, default: str) -> Iterator[System]:
-        """A context with the system of a stream: the system to which the job's settings bind the stream or, without
-        such a binding, the system ``default``. Inside ``with``, other users are refused.
+        """A context with the system of a stream. If the job's settings bind the stream to a system, that system is
+        opened; otherwise, the system ``default`` is opened. Inside ``with``, other users are refused.
 
         Raises:
-            ConflictError: another user is reading; or the job ran in one process with its coordinator, so its settings
-                aren't available here.
+            ConflictError: another user is reading. Or the job ran in one process with its coordinator, so the job's
+                settings aren't available here.
         """
         systems = self._systems or _systems_of(job, program, stream)
         if not self._busy.acquire(blocking=False):

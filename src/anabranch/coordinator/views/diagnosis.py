@@ -33,7 +33,8 @@ Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
 
 
 def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
-    """At most ``MOST`` findings: what holds a job back, the most severe first. ``change`` is the change under way.
+    """What holds a job back: at most ``MOST`` findings, the most severe finding first. ``change`` is the change under
+    way.
 
     Args:
         at: the current time, in seconds since 1970.
@@ -176,7 +177,9 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 
 
 def _waiting(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds lanes that wait for something outside the job, such as a system; one finding for each cause."""
+    """Finds lanes that wait for something outside the job, such as a system. All lanes that wait for the same thing are
+    put into one finding.
+    """
     waiting: dict[str, list[LaneReport]] = defaultdict(list)
     for _, report in _open(status):
         if report is not None and report.attempt.awaits:
@@ -233,7 +236,9 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds a large backlog that grows little or not at all, but won't be worked off soon, if ever."""
+    """Finds a large backlog that will be worked off only after a long time, or never. A backlog that grows fast is left
+    to :func:`_growing_lag`.
+    """
     heard = [(lane, report) for lane, report in _with_lag(status) if report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)
@@ -387,8 +392,8 @@ RULES: Sequence[Rule] = (
     _stuck,
     _lane_warnings,
 )
-"""All rules but the one for leases, which also needs the length of a lease. Among findings of equal severity, those of
-earlier rules come first, and those about leases last."""
+"""All rules except the rule for leases, which needs the length of a lease as an additional argument. Findings of equal
+severity are sorted in the order of these rules. Findings about leases come after the others of equal severity."""
 
 
 def _open(status: JobStatus) -> Iterable[tuple[LaneStatus, LaneReport | None]]:

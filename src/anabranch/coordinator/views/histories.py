@@ -39,8 +39,8 @@ class Histories:
                     its.look(found, self._registry.now())
 
     def _forget(self, slot: int, jobs: Iterable[str]) -> None:
-        """Forget the metrics of jobs that aren't served any more: the metrics of lanes after an hour, and all others
-        after a day.
+        """Forget the metrics of jobs that aren't served any more. The metrics of lanes are forgotten after an hour, and
+        all other metrics after a day.
         """
         for job in jobs:
             its = self._by_job[job]

@@ -29,7 +29,9 @@ _NOT_KNOWN = math.nan
 
 
 class Ring:
-    """The latest values of a series. Each value belongs to a step (``slot``); steps are numbered since 1970."""
+    """The latest values of a series. Each value belongs to a step, ``slot``. Steps are counted from the beginning of
+    1970.
+    """
 
     def __init__(self, size: int) -> None:
         self._values = array("d", [_NOT_KNOWN]) * size
@@ -57,7 +59,7 @@ class Ring:
 
 
 Rings = dict[str, dict[str, Ring]]
-"""Ring buffers, by the name of the job, stage or lane, and then by series."""
+"""Maps the name of a job, stage or lane to a map from the name of each series to its ring buffer."""
 
 
 @dataclass
@@ -65,9 +67,9 @@ class JobHistory:
     """The history of a job."""
 
     since: int | None = None
-    """The first step for which :meth:`look` was called; None if it never was."""
+    """The first step for which :meth:`look` was called; None if there is no such step."""
     last: int = -1
-    """The last step for which :meth:`look` was called; -1 if it never was."""
+    """The last step for which :meth:`look` was called; -1 if there is no such step."""
     job: Rings = field(default_factory=dict)
     stages: Rings = field(default_factory=dict)
     lanes: Rings = field(default_factory=dict)

@@ -63,8 +63,8 @@ class StoredOverviews:
         """The line of a job. Raises NotFoundError if the job doesn't exist.
 
         Args:
-            revision: what :meth:`Store.revisions` returned for the job. If the line was made for the same revision, and
-                the job was at rest, it isn't made again.
+            revision: what :meth:`Store.revisions` returned for the job. If there is a cached line for the same
+                revision, the cached line is returned.
         """
         before = self._at_rest.get(job)
         if revision is not None and before is not None and before[0] == revision:

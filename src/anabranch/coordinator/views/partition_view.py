@@ -20,8 +20,8 @@ __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
 _LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
 _NEAR = 60_000
-"""A partition that isn't idle counts as holding event time back if its time is at most this many ms later than the
-earliest time of any such partition.
+"""Among the partitions that aren't idle, a partition counts as holding event time back if its time is at most this many
+ms later than the earliest time of all of them.
 """
 
 
@@ -34,8 +34,9 @@ class PartitionFilter:
     lane: str
     """The lane that reads the partitions; empty for any lane."""
     sort: str
-    """The column by which to sort; with a minus before its name, the largest value comes first. Unknown values come
-    last."""
+    """The name of the column by which to sort. If there is a minus sign before the name, the largest value comes first.
+    Unknown values always come last.
+    """
     start: int
     """The index of the first row to return, in the order of ``sort``."""
     limit: int
@@ -46,8 +47,8 @@ def partitions(
     job: str, at: float, lanes: Iterable[Lane], reports: Mapping[str, LaneReport] | None, wanted: PartitionFilter
 ) -> Partitions:
     """The partitions that lanes read: the rows that ``wanted`` selects, and totals. The totals cover all partitions of
-    the wanted stage and lane, including those that ``start`` and ``limit`` leave out. ``reports`` are the lanes' latest
-    reports, by lane id; None if the job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
+    the wanted stage and lane, including those that ``start`` and ``limit`` leave out. ``reports`` maps the ids of lanes
+    to their latest reports; None if the job isn't served here. Raises UsageError if ``wanted.sort`` names no column.
     """
     column, falling = wanted.sort.removeprefix("-"), wanted.sort.startswith("-")
     if column not in COLUMNS:

@@ -177,8 +177,8 @@ class Reads:
         return stored_jobs.model(self._store, job) if found is None else found.model
 
     def events(self, job: str, limit: int, wanted: EventRange) -> list[LoggedEvent]:
-        """The last ``limit`` events that match, oldest first. If ``wanted.after`` is set, the first ``limit`` matching
-        events after this id instead.
+        """The last ``limit`` events that match. If ``wanted.after`` is set, the first ``limit`` matching events after
+        this id are returned instead. The oldest event always comes first.
 
         Raises:
             NotFoundError: there is no such job.
@@ -222,7 +222,9 @@ class Reads:
         return times_of_lanes.times_of_lanes(self._store, job, self._registry.now(), since, until, known)
 
     def graph(self, job: str, deployment: int = 0) -> GraphView:
-        """The graph of a deployment; 0 means the last one. Raises NotFoundError if there is none."""
+        """The graph of a deployment. If ``deployment`` is 0, the graph of the last deployment. Raises NotFoundError if
+        there is no such deployment.
+        """
         its = stored_jobs.deployment(self._store, job, min(deployment, _LAST_ID) or None)
         graph, model = self._store.graph(job, its.id), self._store.model(job, its.id, its.generation)
         by_name = {each.stage: each for each in model.stages}
@@ -282,9 +284,9 @@ class Reads:
         )
 
     def placement(self, job: str, stage: str = "", start: int = 0, limit: int = _MOST_CELLS) -> Placement:
-        """The number of each partition's buckets that each seat has, for one stage (by default, the job's first stage).
-        Returns at most ``limit`` partitions, from index ``start`` on. Partitions that the grouper puts into one task
-        count as one.
+        """For one stage, how many buckets of each partition each seat has. If ``stage`` is empty, the job's first stage
+        is used. Returns at most ``limit`` partitions, from index ``start`` on. Partitions that the grouper puts into
+        one task count as one partition.
 
         Raises:
             NotFoundError: there is no such job or stage.
