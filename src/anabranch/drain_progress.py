@@ -99,8 +99,8 @@ def seconds_left(status: JobStatus, now: float | None = None) -> float:
 
 
 def stops_at(drain: DrainProgress | None) -> Mapping[str, int]:
-    """For each SSP, the offset at which a job stops reading. The drain may not have determined these offsets yet. If
-    so, the mode of the drain matters. In the mode "latest", the result contains the end offsets from the time when the
+    """For each SSP, the offset at which a job stops reading. As long as the drain hasn't determined these offsets, the
+    result depends on the drain's mode. In the mode "latest", the result contains the end offsets from the time when the
     drain was accepted. In the mode "planned", the result is empty. Without a drain, the result is empty, too.
     """
     return {} if drain is None else drain.until or drain.ends

@@ -56,8 +56,8 @@ def say(line: str, level: str = "") -> None:
 
     Args:
         line: the text. In JSON, a leading "warning:" or "error:" is removed from the text.
-        level: the event's level in JSON; by default, "warning" or "error" if the line begins with this word, otherwise
-            "info". Not used if the log is text.
+        level: the event's level in JSON. By default, the level is "warning" or "error" if the line begins with that
+            word, and "info" otherwise. Not used if the log is text.
     """
     if _format[-1] == "text":
         _write(line)
@@ -126,7 +126,7 @@ def _write(line: str) -> None:
 
 def _write_past_the_buffer(line: str) -> None:
     """Write a line directly to stderr's file. The handler of a signal uses this function if the signal arrived while
-    this thread was writing another line: stderr's buffer can't be used then.
+    this thread was writing another line. At such a moment, the handler can't use stderr's buffer.
     """
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"{line}\n".encode(errors="replace"))

@@ -59,7 +59,7 @@ def exposition(jobs: Iterable[JobStatus], invalid_heartbeats: int, leads: bool) 
     job's state, seats and generation are included.
 
     Args:
-        invalid_heartbeats: how many heartbeats came from processes that had no seat, or had lost their seat.
+        invalid_heartbeats: how many heartbeats came from processes that had never had a seat or had lost their seat.
         leads: whether this coordinator leads.
     """
     registry = CollectorRegistry()

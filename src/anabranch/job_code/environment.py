@@ -43,8 +43,9 @@ _process = _Process()
 
 
 def follow(workers: bool = True) -> None:
-    """Set whether Python workers follow the environment of this process. The first call with True remembers the
-    environment as the one that workers inherit, because PySpark's JVM lasts as long as the process.
+    """Set whether Python workers follow the environment of this process. The first call with True stores the current
+    environment as the one that workers inherit. Later calls don't replace it, because PySpark's JVM lasts as long as
+    the process.
     """
     _process.followed = workers
     if workers and not _process.inherited:
@@ -52,8 +53,9 @@ def follow(workers: bool = True) -> None:
 
 
 def changes() -> Changes:
-    """How the environment differs from the one that workers inherit; nothing if workers don't follow it. In a worker,
-    the changes that were applied.
+    """The differences between this process's environment and the environment that workers inherit. If workers don't
+    follow this process's environment, the result is empty. In a worker, the result contains the changes that the worker
+    has made.
     """
     if not _process.followed:
         return _process.applied
@@ -63,12 +65,14 @@ def changes() -> Changes:
 
 
 def applied() -> Changes:
-    """The changes that this process, a worker, has made; nothing in the user's process."""
+    """The changes that this process has made to its environment, if this process is a worker. In the user's process,
+    the result is empty.
+    """
     return _process.applied
 
 
 def apply(wanted: Changes) -> None:
-    """Make these changes to the environment of this process, a worker, instead of those that were made before. Does
+    """In a worker, undo the changes that were made to the environment before, and make the changes ``wanted``. Does
     nothing in the user's process.
     """
     if _process.inherited or wanted == _process.applied:

@@ -58,7 +58,7 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 
 SHELF = "ANABRANCH_JOB_SHELF"
 """The name of the environment variable with the path of a folder in which the user's process stores the
-:class:`JobCode` of each job that is passed to :func:`register`. Workers on the same machine read it there.
+:class:`JobCode` of each job that is passed to :func:`register`. Workers on the same machine read the code there.
 """
 
 _INSTALLED = ("anabranch", "pyspark", "py4j", "pandas", "numpy", "pyarrow", "msgspec", "xxhash", "confluent_kafka")
@@ -111,8 +111,8 @@ class _Loaded:
 class _Finder(MetaPathFinder):
     """Finds modules in a job's folder, with precedence over installed modules. Finds the job file only by the name in
     ``code``. Doesn't find top-level modules with :data:`RESERVED` names. This finder finds either all modules of a
-    package or none: if only some of a package's modules were imported again, there would be two versions of its
-    classes.
+    package or none of them. Otherwise, some of a package's modules could be imported again without the others, and
+    there would be two versions of the package's classes.
 
     Attributes:
         environment: in a worker, the changes of the environment with which the modules are imported.
@@ -141,8 +141,8 @@ class _Finder(MetaPathFinder):
         return found
 
     def fits(self, code: JobCode) -> bool:
-        """Whether this finder's modules are those of ``code`` and, in a worker, were imported with the worker's present
-        environment.
+        """Whether this finder's modules are those of ``code``. In a worker, the modules must also have been imported
+        with the worker's present environment.
         """
         return self.code == code and self.environment == environment.applied()
 
@@ -206,8 +206,8 @@ def new_code(file: Path) -> JobCode:
 
 def enter(code: JobCode) -> None:
     """Make the modules of a job importable in this process, with precedence over modules of jobs that were entered
-    before. If the code or, in a worker, the environment has changed since the modules were imported, they are imported
-    again.
+    before. If the code has changed since the modules were imported, the modules are imported again. In a worker, the
+    modules are also imported again if the environment has changed.
     """
     with _entering:
         others = [each for each in _finders() if each.code.home != code.home]
@@ -322,8 +322,8 @@ def register(code: JobCode, functions: Mapping[int, Any]) -> None:
 
 def register_imported(code: JobCode, functions: Mapping[int, Any]) -> None:
     """Record that this process has imported a module with a job. If the module was already registered with the
-    functions of another job, it has been reloaded. Workers then import all of the job's modules again, because others
-    may have been reloaded, too.
+    functions of another job, the module has been reloaded. Workers then import all of the job's modules again, because
+    the job's other modules may have been reloaded, too.
     """
     before = _loaded.get(code.name)
     if before is None:
@@ -363,9 +363,10 @@ def code_in(home: str) -> JobCode:
 
 
 def snapshot(code: JobCode) -> JobCode:
-    """The code with its ``sources`` set, for other processes on this machine; unchanged if this process has read none
-    of the job's modules. The file ``sources`` exists until this process ends. It lacks modules that this process
-    imports only after the first call, so other processes read these modules from disk.
+    """The code with its ``sources`` set, for other processes on this machine. If this process has read none of the
+    job's modules, the code is returned unchanged. The file ``sources`` exists until this process ends. The file is
+    written at the first call, so it lacks modules that this process imports later. Other processes read those modules
+    from disk.
     """
     with _entering:
         finder = next((each for each in _finders() if each.code == code), None)
@@ -388,8 +389,8 @@ def _finders() -> list[_Finder]:
 
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
-    """Forget these modules and their submodules, so that they are imported again. Called if the job's code has changed,
-    or if another job has modules of the same names.
+    """Forget the modules ``names`` and their submodules, so that these modules are imported again. This function is
+    called if the job's code has changed, or if another job has modules of the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

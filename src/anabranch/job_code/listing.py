@@ -29,8 +29,8 @@ _GIT_PLACES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_
 
 
 def listed_by_git(root: Path) -> list[str] | None:
-    """The names, relative to ``root``, of the files below ``root`` that git doesn't ignore, committed or not; None if
-    git isn't installed, ``root`` isn't in a work tree, or there are no such files.
+    """The names, relative to ``root``, of the files below ``root`` that git doesn't ignore, whether committed or not.
+    None if git isn't installed, if ``root`` isn't in a work tree, or if there are no such files.
 
     Raises:
         OutOfTimeError: git didn't answer.
@@ -65,8 +65,9 @@ def listed_by_git(root: Path) -> list[str] | None:
 
 
 def _git_mark(root: Path) -> Path | None:
-    """The ``.git`` that marks ``root`` as part of a work tree. As git does, this looks no further than the file system
-    of ``root``."""
+    """The ``.git`` that marks ``root`` as part of a work tree; None if there is none. Like git, this function doesn't
+    search beyond the file system of ``root``.
+    """
     place = root.resolve()
     device = place.stat().st_dev
     for folder in (place, *place.parents):

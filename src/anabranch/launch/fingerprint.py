@@ -23,16 +23,16 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
-    """The fingerprint of a job, as texts by name, such as ``operator by_route``, ``partitions of kafka/flights`` or
-    ``factor``. It doesn't depend on line numbers or on the bodies of functions. The value of an output that doesn't
-    exist is ''.
+    """The fingerprint of a job: a text for each name, such as ``operator by_route``, ``partitions of kafka/flights`` or
+    ``factor``. The fingerprint doesn't depend on line numbers or on the bodies of functions. The text of an output that
+    doesn't exist is ''.
 
     Args:
-        known: the streams and tables that the job wrote before; only the tables among these must exist. None if all
-            tables of the job must exist.
+        known: the streams and tables that the job wrote before. The tables among them must exist, but other tables of
+            the job needn't. If ``known`` is None, all tables of the job must exist.
 
     Raises:
-        NotFoundError: a table that must exist doesn't, or has lost its id.
+        NotFoundError: a table that must exist doesn't exist, or has lost its id.
     """
     operators = {f"operator {node.name}": _digest([node.kind, list(node.inputs), node.args]) for node in graph.nodes}
     job = settings.job

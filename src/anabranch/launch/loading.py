@@ -36,7 +36,8 @@ class JobFile:
 def of(job: Job) -> JobFile:
     """The job file of a Job object: the first of the user's files in which the job's functions are defined, as
     :func:`anabranch.job_code.user_files.files` finds them. If there is no such file, the result is the file of the
-    module that built the job or, in a notebook, ``job.py`` in the working folder.
+    module that built the job. In a notebook, where there is no such module file, the result is ``job.py`` in the
+    working folder.
     """
     built = getattr(sys.modules.get(job.module), "__file__", None) or "job.py"
     file = next((file for function in job.functions.values() for file in user_files.files(function)), built)
@@ -46,7 +47,8 @@ def of(job: Job) -> JobFile:
 
 def _register(job: Job) -> None:
     """Let workers import the module that built the job. Does nothing if the module contains other jobs, or if other
-    processes can't import the module by its name. If the module was reloaded, its new job takes the old one's place.
+    processes can't import the module by its name. If the module was reloaded, the module's new job replaces the old
+    job.
 
     Raises UsageError if the module's file has changed since the module was imported, because workers would import
     another text.
@@ -88,9 +90,9 @@ def load(path: Path) -> JobFile:
 
     Raises:
         NotFoundError: the file doesn't exist.
-        UsageError: the file's name doesn't end in ``.py``, or the file can't be imported (the message contains the
-            user's lines of the traceback), contains no Job or several, or doesn't pass
-            :func:`anabranch.job_code.names.check`.
+        UsageError: the file's name doesn't end in ``.py``, the file contains no Job or several Jobs, or it doesn't pass
+            :func:`anabranch.job_code.names.check`. Also raised if the file can't be imported. The message then contains
+            the user's lines of the traceback.
         AnabranchError: the file's own code raised an AnabranchError.
     """
     if not path.is_file():

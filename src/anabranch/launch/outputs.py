@@ -33,7 +33,7 @@ def create(plan: Plan, settings: Settings) -> None:
 
 def prepare_tables(prepared: Prepared) -> None:
     """Check that the tables that a job writes accept its rows, and create missing tables. If ``prepared.known`` isn't
-    None, only the tables in it are checked, and none is created.
+    None, only the tables in ``prepared.known`` are checked, and no table is created.
 
     Raises:
         NotFoundError: a table that the job wrote before doesn't exist, or something that isn't a table is in its place.
@@ -62,7 +62,7 @@ def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: 
         drained: whether the job was drained or reset.
 
     Raises:
-        StateError: as for :func:`check_writers` and, if the result isn't None, :func:`check`.
+        StateError: as for :func:`check_writers`. If the job continues, also as for :func:`check`.
     """
     check_writers(plan, settings, lanes)
     if drained or not lanes:

@@ -55,10 +55,10 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def _may_hold_secrets(self, path: Path) -> bool:
-        """Whether a file is left out of the packed code because it may contain secrets. This is so for a TOML file that
-        has a section of anabranch's settings, or that can't be read (for example, because it is half edited). The check
-        of the stored settings could miss such secrets, because the file's own settings may be overridden or not used.
-        Containers don't need the file, because the settings are stored.
+        """Whether a file is left out of the packed code because it may contain secrets. A TOML file is left out if it
+        has a section of anabranch's settings, or if it can't be read, for example because it is half edited. The check
+        of the stored settings could miss secrets in such a file, because the file's own settings may be overridden or
+        not used. Containers don't need the file, because the settings are stored.
         """
         if path.suffix.lower() != ".toml":
             return False
@@ -69,7 +69,7 @@ class PackedCode:
             return True
 
     def result(self) -> tuple[Artifact | None, str]:
-        """The packed code and ''; or, if packing fails or takes too long, None and the reason."""
+        """The packed code and ''. If packing fails or takes too long, the result is None and the reason."""
         self._thread.join(_PACKED_WITHIN)
         packed = self._packed
         return packed, "" if packed is not None else self._why

@@ -81,17 +81,17 @@ def plan(
     """Plan the job for the streams as they are now.
 
     Args:
-        known: the model of the job's current generation, if any. It says which streams the job has read through
-            patterns, and how many partitions each stream had when state was first written.
+        known: the model of the job's current generation; None for a new job. The model says which streams the job has
+            read through patterns, and how many partitions each stream had when state was first written.
         kept: for a start after a drain, the drained job's model. The plan has the same factor and number of containers.
-        replaces: whether this version replaces the running one. If so, or if ``kept`` is given, no new streams are
-            added to an input that is bound to a pattern and already has streams.
+        replaces: whether this version replaces the running one. An input that is bound to a pattern and already has
+            streams gets no new streams if ``replaces`` is true or ``kept`` is given.
 
     Raises:
         ConfigError: a setting is wrong, or contradicts the graph.
         GraphError: the graph can't be run as it is written.
         NotFoundError: a stream that the job reads doesn't exist.
-        AnabranchError: a system doesn't answer; or a stream that matches a pattern can't be described.
+        AnabranchError: a system doesn't answer, or a stream that matches a pattern can't be described.
     """
     systems = Systems(settings, file.graph.job)
     lives = stages.systems(file.graph, systems.bound(), systems.default)
@@ -218,8 +218,8 @@ def start_message(
         program: what containers need to run the job; None if the job runs in this process.
         reset_state: whether a drained job begins without state.
         settings: the settings from which the job's fingerprint is made; None for the settings with which the job was
-            planned. (A version that replaces a running one is planned with the running job's factor and number of
-            containers.)
+            planned. The two can differ, because a version that replaces a running one is planned with the running job's
+            factor and number of containers.
         own_program: for a job that runs in this process, the stored code and settings; see
             :attr:`StartRequest.own_program`.
     """

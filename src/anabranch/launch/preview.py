@@ -93,9 +93,9 @@ class _Batch:
                 self.written.setdefault(stages.stream_of(self._graph, node), []).append(node)
 
     def input(self, spark: SparkSession, stream: str, most: int) -> DataFrame:
-        """Up to ``most`` records of a stream, first those of the first partition, then those of the next, and so on.
-        They are decoded as the job's ``read`` declares. For an input that is bound to a pattern, ``most`` applies to
-        each stream.
+        """Up to ``most`` records of a stream. The records of the first partition come first, followed by the records of
+        the next partition, and so on. The records are decoded as the job's ``read`` declares. For an input that is
+        bound to a pattern, ``most`` applies to each stream.
         """
         node = self.reads[stream]
         read = partial(self._read, spark, node, lambda _: _virtual(F.lit(0)), most)
@@ -113,8 +113,8 @@ class _Batch:
         return whole
 
     def _frames(self, spark: SparkSession) -> Mapping[int, DataFrame]:
-        """The DataFrame that results from each operator, except outputs, by node id. For a ``partition_by`` between two
-        stages, it contains the rows that the next stage reads.
+        """For each operator except outputs, the DataFrame that results from it. The keys are node ids. For a
+        ``partition_by`` between two stages, the DataFrame contains the rows that the next stage reads.
         """
         frames: dict[int, DataFrame] = {}
         for stage in stages.cut(self._graph):
@@ -184,8 +184,8 @@ class _Batch:
         return partial(aside.rejects, keep=False)
 
     def _into_state(self) -> Column:
-        """Whether a row enters state. A broadcast record becomes several rows, one for each virtual task; only the row
-        for the virtual task that owns the record's key enters state.
+        """Whether a row enters state. A broadcast record becomes several rows, one for each virtual task. Of these
+        rows, only the row for the virtual task that owns the record's key enters state.
         """
         own = ownership.bucket_of_row(self._plan.model.factor) == meta_column.field("bucket")
         return meta_column.field("bucket").isNull() | own
@@ -194,7 +194,8 @@ class _Batch:
         self, spark: SparkSession, node: Node, virtual: Callable[[str], Column], most: int | None = None
     ) -> DataFrame:
         """The records of all streams of a ``read``. For a stream, ``virtual`` returns the column with the virtual task
-        of each record; a broadcast record gets a row for every virtual task."""
+        of each record. A broadcast record gets a row for every virtual task.
+        """
         matched = patterns.of_model(self._plan.model)
         name = node.args["stream"]
         streams = matched[name].streams if name in matched else (name,)
@@ -218,7 +219,7 @@ class _Batch:
 
 def ranges(system: System, stream: str, most: int | None) -> dict[int, list[Range]]:
     """For each partition, the ranges of offsets to read. The partitions are read one after another, up to ``most``
-    records in total; if ``most`` is None, all records are read.
+    records in total. If ``most`` is None, all records are read.
     """
     starts, found, left = system.starts(stream), dict[int, list[Range]](), most
     for partition, end in system.ends(stream).items():

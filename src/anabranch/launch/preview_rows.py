@@ -1,5 +1,5 @@
-"""Collects the rows of a preview as dicts. PySpark itself would give timestamps as local times without a zone, and fail
-for some of the first and last times that a stream can contain.
+"""Collects the rows of a preview as dicts. PySpark itself would return timestamps as local times without a zone, and
+would fail for some of the first and last times that a stream can contain.
 """
 
 from __future__ import annotations

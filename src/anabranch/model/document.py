@@ -17,8 +17,9 @@ FORMAT_VERSION = 1
 T = TypeVar("T", bound="Document")
 
 first_use = threading.Lock()
-"""Decoders are made under this lock, or when their module is imported. Without the lock, another thread could see
-msgspec's information about a type half-finished when the type is first used, which would crash the process.
+"""Decoders are made under this lock, or when their module is imported. msgspec collects information about a type when
+the type is first used. Without the lock, another thread could read this information before it is complete, and the
+process would crash.
 """
 
 
@@ -41,15 +42,16 @@ class Document(
     """An immutable object that round-trips through JSON. Fields that this program doesn't know are kept in ``extra``.
 
     Only the outermost document of a file or message has a ``version``; see :func:`encode`. There may be millions of
-    documents, so the garbage collector ignores them, which is safe because a document can't contain itself.
+    documents, so the garbage collector ignores documents. This is safe, because a document can't contain itself.
     """
 
     extra: Unknown | msgspec.UnsetType = msgspec.UNSET
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:
-        """Make a document from parsed JSON. Raises msgspec.ValidationError if a field is invalid or missing; the error
-        names the field."""
+        """Make a document from parsed JSON. Raises msgspec.ValidationError, which names the field, if a field is
+        invalid or missing.
+        """
         _decoder(cls)
         return msgspec.convert(_collect_extra(cls, value), cls)
 

@@ -11,7 +11,7 @@ def check_factor(factor: int) -> int:
     """Return ``factor`` if it is allowed.
 
     Raises:
-        ConfigError: ``factor`` isn't allowed; the message names the two nearest allowed factors.
+        ConfigError: ``factor`` isn't allowed. The message names the two nearest allowed factors.
     """
     if factor in FACTORS:
         return factor

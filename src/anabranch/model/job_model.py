@@ -18,8 +18,8 @@ class ContainerModel(Document, frozen=True, kw_only=True):
 
 
 class Matched(Document, frozen=True, kw_only=True):
-    """The streams of an input that is bound to a pattern, in the order in which the job began to read them. Streams
-    that it began to read together are sorted by name.
+    """The streams of an input that is bound to a pattern, in the order in which the job began to read the streams.
+    Streams that the job began to read together are sorted by name.
 
     ``pattern`` is the regular expression that a stream's whole name must match. All these streams are in ``system``.
     """
@@ -64,8 +64,8 @@ class JobModel(Document, frozen=True, kw_only=True):
         request: the id of the request that led to the generation.
         undoes: the generation that this generation undoes; 0 if none.
         rewound: the lanes that are new because the job was rewound.
-        expands: the streams that have gained partitions since the previous generation, or that the job begins to read
-            because they match a pattern.
+        expands: the streams that have gained partitions since the previous generation, and the streams that the job
+            begins to read because they match a pattern.
         replaces: the deployment from whose lanes the first lanes of this deployment continue; 0 if none.
         again: the first deployment of this deployment's version; 0 if the version is new.
     """

@@ -23,12 +23,12 @@ class LaneState(enum.StrEnum):
 
 
 class Position(Document, frozen=True, kw_only=True):
-    """The position in one SSP. If parts of the SSP's keys have different offsets, ``parts`` maps each part, written as
-    ``bucket/factor``, to its offset, and ``offset`` is the smallest of these offsets.
+    """The position in one SSP. Parts of the SSP's keys can have different offsets. If they do, ``parts`` maps each part
+    to its offset, and ``offset`` is the smallest of these offsets. A part is written as ``bucket/factor``.
 
-    For a broadcast SSP, which several tasks read, each part belongs to one of these tasks. Such a part is written as
-    ``number:bucket/factor``, with the task's number at factor 1. Only parts whose offsets are above ``offset`` are
-    listed.
+    A broadcast SSP is read by several tasks, and each part belongs to one of these tasks. Such a part is written as
+    ``number:bucket/factor``, with the task's number at factor 1. For a broadcast SSP, ``parts`` contains only parts
+    whose offsets are above ``offset``.
     """
 
     ssp: SSP
@@ -40,14 +40,15 @@ class Rewind(Document, frozen=True, kw_only=True):
     """Where and with which state a lane begins if a rewind, or the undoing of a rewind, has made the lane.
 
     Attributes:
-        to: the next offset to read, by whole SSP in text form. If the predecessor hadn't reached this offset, the lane
-            begins where the predecessor ended.
+        to: for each whole SSP, in text form, the next offset to read. If the predecessor hadn't reached this offset,
+            the lane begins where the predecessor ended.
         clear: whether the lane begins without state. If so, the lane reads an intermediate stream only from the end
             that the stream had when all lanes in ``after`` were closed.
-        after: with ``clear``, all lanes that the rewind closes, among them all writers of the intermediate streams that
-            the lane reads. The lane begins after they are closed. Empty without ``clear``.
-        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made. The lane begins
-            where the lane from before the rewind ended; but a stateless lane begins at that position or at its
+        after: with ``clear``, all lanes that the rewind closes; empty without ``clear``. All writers of the
+            intermediate streams that the lane reads are among them. The lane begins after all of these lanes are
+            closed.
+        back: whether the lane undoes a rewind. If so, its predecessor is the lane that the rewind made. A stateful lane
+            begins where the lane from before the rewind ended. A stateless lane begins at that position or at its
             predecessor's last position, whichever is later.
     """
 
@@ -58,67 +59,72 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane takes over from the time before a drain or a reset, if it belongs to the deployment that follows. The
-    lane's watermark begins as in a new job."""
+    """What a lane of the deployment after a drain or a reset takes over from the time before. The lane's watermark
+    begins as in a new job.
+    """
 
     state: str = ""
     """The drained lane whose state the lane copies; empty if the lane begins without state."""
     writers: tuple[str, ...] = ()
-    """The lanes that have so far written the intermediate streams that the lane reads, and whose reports no longer
-    count.
+    """The lanes that have so far written the intermediate streams that the lane reads. The reports of these lanes no
+    longer count.
     """
 
 
 class Lane(Document, frozen=True, kw_only=True):
     """One streaming query for one group of a stage and a fixed set of tasks (docs/contributing/architecture.md).
 
-    From predecessors that never had a folder, the lane takes over ``drained`` (without ``state``, if the lane is
-    ``afresh``) and, unless the lane has its own, ``rewind``. A stateful lane with a single predecessor that never had a
-    folder also takes over ``afresh``.
+    From predecessors that never had a folder, the lane takes over some attributes. It takes over ``drained``, but
+    without ``state`` if the lane is ``afresh``. It takes over ``rewind``, unless the lane has a ``rewind`` of its own.
+    If a stateful lane has a single predecessor, and this predecessor never had a folder, the lane also takes over
+    ``afresh``.
 
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
             operator or of a ``foreach_batch``.
-        matched: maps each input that is bound to a pattern (by the job's name for the input) to its streams, in the
-            order of :class:`anabranch.model.job_model.Matched` and of the offsets in the lane's folder.
+        matched: maps the job's name for each input that is bound to a pattern to the input's streams. The streams are
+            in the order of :class:`anabranch.model.job_model.Matched`. The offsets in the lane's folder have the same
+            order.
         base: for each of ``ssps``, the partition under which the state of its keys was first written.
-        fresh: the whole partitions that were added to the stage's inputs since earlier lanes read these, and that the
-            lane reads from their beginning.
+        fresh: the whole partitions that were added to the stage's inputs after earlier lanes had read these inputs. The
+            lane reads each of these partitions from its beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
         beside: maps each co-writer, including the lane itself, to the closed lanes whose event time the co-writer now
-            reports: its predecessors and, for a predecessor that never committed a batch, also the lanes whose event
-            time that predecessor would have reported.
+            reports. These closed lanes are the co-writer's predecessors. If a predecessor never committed a batch, they
+            also include the lanes whose event time that predecessor would have reported.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.
         systems: the system of each output that isn't in the embedded log, by the output's name.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to dead-letter streams. If several lanes read the
-            same records, only one of the lanes does this.
+            same records, only one of the lanes writes the unreadable ones.
         rejecting: the names of the operators that may write dead letters, including sources. If an operator's late rows
             may become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: for each task (at factor 1) that belongs to the lane only in part, the buckets that the lane has. Empty
             without a broadcast input.
-        added: the whole partitions, except ``fresh`` ones, that no predecessor has read. In each of them, the lane
-            begins where the ``start`` of the stream's ``read`` says.
-        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state and, in
-            each SSP, at the highest offset at which a predecessor ended.
-        rewind: where and with which state the lane begins, if the lane was made by a rewind or by the undoing of a
-            rewind; otherwise None.
-        drained: what the lane takes over, if the lane is one of the first lanes of the deployment after a drain or a
-            reset, or continues for such lanes that never began; otherwise None. Such a first lane has no predecessors,
-            and its ``starting`` and ``inherits`` are known when the lane is made.
-        starts_over: the whole partitions in which event time starts over. It does so if the predecessors that had these
-            partitions never began, and have no event time to continue from. If there are any such partitions, the lane
-            begins without a watermark.
+        added: the whole partitions, except ``fresh`` ones, that no predecessor has read. In each of these partitions,
+            the lane begins at the ``start`` that is declared in the stream's ``read``.
+        afresh: whether no predecessor has done the lane's work before. If so, the lane begins without state. In each
+            SSP, it begins at the highest offset at which a predecessor ended.
+        rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made the lane;
+            otherwise None.
+        drained: what the lane takes over from the time before a drain or a reset. It is set for the first lanes of the
+            deployment after a drain or a reset, and for lanes that continue for such a first lane that never began;
+            otherwise None. A first lane has no predecessors, and its ``starting`` and ``inherits`` are known when the
+            lane is made.
+        starts_over: the whole partitions in which event time starts over. Event time starts over in a partition if the
+            predecessors that had the partition never began, and have no event time to continue from. If there are any
+            such partitions, the lane begins without a watermark.
         began_since: with ``starts_over``, the lanes in ``inherits`` that began after event time last started over. In
-            the partitions that they read, their event time counts nevertheless.
+            the partitions that one of these lanes read, the lane's event time counts nevertheless.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
-        inherits: the epoch under which each predecessor's folder was made. A predecessor that never had a folder is
-            replaced by the entries of its own ``inherits``. Known at the same time as ``starting``.
+        inherits: maps each predecessor to the epoch under which the predecessor's folder was made. A predecessor that
+            never had a folder is replaced by the entries of its own ``inherits``. Known at the same time as
+            ``starting``.
         first_batch: the first batch of the lane itself. If the lane's folder was copied, earlier batches in the folder
             belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 if the lane has no folder.
@@ -128,7 +134,7 @@ class Lane(Document, frozen=True, kw_only=True):
             process continues it.
         abandoned: whether the process that had the lane may still write to its folder. If so, the lane continues in a
             copy of the folder.
-        final: the positions at which the lane last ended, by whole partition; empty if the lane has never ended.
+        final: for each whole partition, the position at which the lane last ended; empty if the lane has never ended.
         last_batch: the last batch that was committed when the lane last ended; -1 if there is none.
         watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
@@ -195,7 +201,7 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def speaks_for(self) -> tuple[str, ...]:
-        """The closed lanes that this lane replaces, and whose event time it therefore reports."""
+        """The closed lanes that this lane replaces. This lane reports the event time of these lanes."""
         return self.beside.get(self.id, self.predecessors)
 
     @property
@@ -224,8 +230,8 @@ class Lane(Document, frozen=True, kw_only=True):
         return {*wholes((*self.ssps, *self.broadcast))}
 
     def streams_of(self, stream: str) -> tuple[str, ...]:
-        """The streams of the input that the job calls ``stream``: the streams that the input's pattern has matched or,
-        without a pattern, only ``stream`` itself.
+        """The streams of the input that the job calls ``stream``. If the input is bound to a pattern, these are the
+        streams that the pattern has matched. Without a pattern, the only stream is ``stream`` itself.
         """
         return self.matched.get(stream, (stream,))
 

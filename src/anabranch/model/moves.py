@@ -79,7 +79,7 @@ def _stage(
 
 
 def _by_partition(seats_of_tasks: Mapping[str, str], places: Mapping[str, int]) -> dict[str, list[int]]:
-    """For each partition, the seat of each bucket, as an index into ``places``."""
+    """For each partition, the seats of its buckets. A seat is given as an index into ``places``."""
     owners: dict[str, list[int]] = {}
     for task, seat in seats_of_tasks.items():
         partition, bucket, factor = _parts(task)

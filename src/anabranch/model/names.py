@@ -72,8 +72,8 @@ class TaskName:
         return f"{self.kind}_{stream}{self.number}{bucket}"
 
     def parts(self, factor: int) -> list[str]:
-        """The names of this task's virtual tasks, in order of buckets; for factor 1, its own name. Raises UsageError if
-        the task can't be divided by this factor.
+        """The names of this task's virtual tasks, in the order of their buckets. With factor 1, the only name is the
+        task's own name. Raises UsageError if the task can't be divided by this factor.
         """
         if factor == 1:
             return [str(self)]
@@ -119,8 +119,8 @@ def parse(text: str) -> TaskName:
 
 
 def divided(text: str) -> tuple[str, int, int]:
-    """For a virtual task's name: the name of the task that is divided, the bucket, and the factor. For any other name,
-    including one that :func:`parse` refuses: the name itself, 0 and 1.
+    """For a virtual task's name, the name of the task that is divided, the bucket, and the factor. For any other name,
+    the name itself, 0 and 1. Names that :func:`parse` refuses count as other names.
     """
     base, *numbers = text.rsplit("-", 2)
     if len(numbers) == 2 and (factor := _FACTORS.get(numbers[1])) is not None and _is_divisible(base):

@@ -13,7 +13,9 @@ _CONTAINER = re.compile(rf"{_NAME.pattern}:{_NAME.pattern}:[0-9]{{1,18}}")
 
 
 def check_name(word: str, name: str) -> str:
-    """Return the name of a job or a seat (``word`` says which) if the name is allowed. Raises UsageError otherwise."""
+    """Return the name of a job or a seat if the name is allowed. ``word`` says what the name is for. Raises UsageError
+    if the name isn't allowed.
+    """
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name[:120]!r} can't be the name of a {word}",

@@ -69,7 +69,9 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """The offsets with each SSP in text form, as in messages. The result is in the order of the SSPs."""
+    """The same offsets with text keys: each SSP is replaced by its text form, as in messages. The result is sorted by
+    SSP.
+    """
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 

@@ -8,8 +8,9 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """How many partitions are read, by the rack of the reading container and the rack from which it reads. A partition
-    counts once for each lane that reads it.
+    """How many partitions are read within each rack and between racks. ``read`` maps the rack of the reading container
+    to a map from each rack from which it reads to the number of partitions. A partition counts once for each lane that
+    reads the partition.
     """
 
     read: dict[str, dict[str, int]]

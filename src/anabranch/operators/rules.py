@@ -18,8 +18,9 @@ class Rule:
             rows.
         sink: whether the operator ends a branch.
         function: whether Python functions of the job get the operator's rows, one by one or in Arrow batches.
-        key: returns, for a node and the key columns before it, the key columns after it, or why they are lost.
-        time: returns, for a node and the event-time column before it, the column after it, or why it is lost.
+        key: a function of a node and of the key columns of the rows that the node gets. It returns the key columns of
+            the rows that the node emits, or why the key is lost.
+        time: like ``key``, but for the event-time column.
     """
 
     sql: bool = False
@@ -52,8 +53,8 @@ RULES: dict[str, Rule] = {
 
 
 def rule(node: Node) -> Rule:
-    """The rule of a node. A ``partition_by`` with ``via="spark"`` has a rule of its own: it is a shuffle inside the
-    query, and doesn't end a branch.
+    """The rule of a node. A ``partition_by`` with ``via="spark"`` has a rule of its own, because it is a shuffle inside
+    the query and doesn't end a branch.
     """
     if is_shuffle(node):
         return Rule(key=keys.partitioned)

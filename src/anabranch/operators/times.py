@@ -41,7 +41,7 @@ def declared(node: Node, _time: EventTime) -> EventTime:
 
 def as_key(effect: keys.Effect) -> Effect:
     """Convert ``effect``, an operator's effect on key columns, into the operator's effect on the event-time column.
-    Used for operators that treat this column like a key column.
+    This conversion is used for operators that treat the event-time column like a key column.
     """
 
     def run(node: Node, time: EventTime) -> EventTime:

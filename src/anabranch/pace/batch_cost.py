@@ -40,7 +40,8 @@ class RecentBatches:
 
     def ran(self, seconds: float, records: int, functions: float | None) -> None:
         """Record a batch. ``functions`` is the part of the batch's ``seconds`` that the job's functions took; None if
-        this part wasn't measured. If it is None, the batch isn't recorded, and all earlier batches are forgotten.
+        this part wasn't measured. If ``functions`` is None, the batch isn't recorded, and all earlier batches are
+        forgotten.
         """
         if functions is None:
             self._batches.clear()

@@ -1,4 +1,4 @@
-"""Estimates what it costs to break off a batch for a change, and whether this saves time.
+"""Estimates what it costs to break off a batch for a change, and whether breaking off saves time.
 
 A batch is *gradual* if an output has several slots, which become visible one after another while the batch is still
 running. If a slot becomes visible after the decision to break the batch off, another query must finish the batch, which
@@ -12,14 +12,16 @@ __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 BROKEN_OFF = 0.3
 """The seconds that breaking off a batch and its transactions takes."""
 _GAIN, _GRADUAL_GAIN = 0.5, 1.5
-"""The seconds that breaking off a batch must save; the second number is for gradual batches."""
+"""The seconds that breaking off a batch must save. ``_GRADUAL_GAIN`` is for gradual batches, and ``_GAIN`` for all
+others."""
 _CLOSE = 1.0
-"""How many seconds the other choice must save before an earlier decision changes. (Two estimates of the gain can
-differ by this much.)"""
+"""How many seconds the other choice must save before an earlier decision changes. Two estimates of the gain can differ
+by this much."""
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
-    """Whether breaking a batch off saves enough time: more than 0.5 seconds or, if the batch is gradual, 1.5 seconds.
+    """Whether breaking a batch off saves enough time. Enough is more than 0.5 seconds. If the batch is gradual, enough
+    is more than 1.5 seconds.
 
     Waiting for the batch's end takes ``left`` seconds. Breaking off takes ``BROKEN_OFF`` seconds, and loses the
     ``spent`` seconds since the batch began.
@@ -55,14 +57,15 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
     Args:
         whole: the seconds that the whole batch takes.
-        delay: the seconds from the change until the lane is told to end. During this time, the batch continues. If it
-            ends in this time, nothing is lost.
+        delay: the seconds from the change until the lane is told to end. During this time, the batch continues. If the
+            batch ends during this time, nothing is lost.
     """
     last = (whole - _least(gradual)) / 2
     return (last - delay) * ((last + delay) / 2 + BROKEN_OFF) / whole if last > delay else 0.0
 
 
 def _least(gradual: bool) -> float:
-    """Breaking off a batch is worthwhile only if the rest of the batch takes longer, by this number of seconds, than
-    the time already spent on it."""
+    """By how many seconds the rest of a batch must be longer than the time already spent on the batch. Otherwise,
+    breaking off isn't worthwhile.
+    """
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

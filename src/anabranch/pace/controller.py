@@ -20,16 +20,17 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many of the most recent estimates of the fixed time, and of the most recent durations of batches, are kept. The
+"""How many estimates of the fixed time are kept, and how many durations of batches. The most recent ones are kept. The
 fixed time can't exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
-"""After these numbers of batches of about the same size, a batch of another size is tried, to estimate the fixed time
-again. ``_UNKNOWN`` applies if there is no estimate, or only a single one that is large; ``_OLD``, if the fixed time is
-a large part of a batch; and ``_VERY_OLD``, in all other cases.
+"""After this many batches of about the same size, a batch of another size is tried, to estimate the fixed time again.
+``_UNKNOWN`` applies if there is no estimate, or if the only estimate is large. If there are several estimates, and the
+fixed time is a large part of a batch, ``_OLD`` applies. Otherwise, ``_VERY_OLD`` applies.
 """
 _TRIED = 120.0
-"""A larger batch is tried, to estimate the fixed time, only if it is expected to take at most this many seconds."""
+"""To estimate the fixed time, a larger batch is tried only if this batch is expected to take at most this many
+seconds."""
 _FASTEST = 10.0
 """The largest factor by which the limit grows from one batch to the next."""
 _CAREFUL = 0.8
@@ -43,8 +44,8 @@ _NEAR = 0.5
 """A batch counts as a measurement of the time for its records if the records took at least this share of the time that
 they may take. These two times are the batch's duration and the target, each minus the fixed time."""
 _FAR_SLOWER = 0.75
-"""If the last batch shows that the next one should have less than this share of the usual rows, the last batch alone
-determines the limit.
+"""The last batch alone determines the limit if it shows that the next batch should have less than this share of the
+usual rows.
 """
 _OF_TRANSACTION = 0.25
 """The maximum share of the allowed time that a batch should take."""
@@ -118,9 +119,9 @@ class Pace:
 
     @property
     def target(self) -> float:
-        """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more,
-        but no more than a quarter of the allowed time. If this is less than 1.25 times the fixed time, the target is
-        1.25 times the fixed time.
+        """The seconds that a batch should take: the configured target or four times the fixed time, whichever is more.
+        But a batch should take at most a quarter of the allowed time. If a quarter of the allowed time is less than
+        1.25 times the fixed time, a batch should take 1.25 times the fixed time.
         """
         wanted = min(max(self.aim.target, _TIMES_FIXED * self.fixed), self.aim.allowed * _OF_TRANSACTION)
         return max(wanted, _SOME * self.fixed)
@@ -144,8 +145,8 @@ class Pace:
 
         Args:
             rows: the number of rows of the batch that failed.
-            told: how many rows were finished when the batch was broken off, and after how many seconds; None if
-                unknown.
+            told: the rows that were finished when the batch was broken off, and the seconds until then. None if these
+                numbers aren't known.
         """
         told = BatchRun(rows, self.aim.allowed) if told is None else told
         slow = replace(self, aim=replace(self.aim, least=1)).after(told)
@@ -162,16 +163,17 @@ class Pace:
     def _tried(self, ran: BatchRun) -> int:
         """The number of rows for a test batch that shows the fixed time; 0 if no test batch is due or possible.
 
-        A test batch is due after ``_patience`` batches of about the same size. None is due if the last batch read all
-        waiting records, or was short and the limit can still grow.
+        A test batch is due after ``_patience`` batches of about the same size. No test batch is due if the last batch
+        read all waiting records. If the last batch was short, no test batch is due as long as the limit can still grow.
 
         Without test batches, a wrong fixed time would remain wrong. If the fixed time is near the target, but unknown,
         records look slow, and batches would get fewer and fewer records without becoming much shorter. If the fixed
         time was estimated too high, batches look short even when they can't grow any more.
 
-        The test batch gets at most half as many rows as the last batch, which costs little. If half is less than the
-        lowest limit, the test batch gets twice as many rows as the last batch, but at least the lowest limit. If this
-        exceeds the highest limit, or if twice the last batch's time is too long, no test batch is possible.
+        A small test batch costs little, so the test batch gets at most half as many rows as the last batch. If half is
+        less than the lowest limit, the test batch gets twice as many rows as the last batch, but at least the lowest
+        limit. No test batch is possible if this number of rows exceeds the highest limit, or if twice the last batch's
+        time is too long.
         """
         grows = self._is_short(ran) and (self.limit < self.aim.most or math.isinf(self.aim.target))
         if not ran.bound or grows or self.age < self._patience:
@@ -196,8 +198,9 @@ class Pace:
         return max(self.aim.least, min(self.aim.most, round(min(wanted, self.aim.most))))
 
     def _wanted(self, ran: BatchRun) -> float:
-        """The number of rows with which, judging by ``ran``, a batch would take exactly the target; inf if ``ran`` was
-        too short to estimate this number."""
+        """The estimated number of rows with which a batch would take exactly the target. The estimate is based on
+        ``ran``. If ``ran`` was too short for an estimate, the result is inf.
+        """
         target, fixed = self.target, self.fixed
         if self._is_short(ran):
             return math.inf
@@ -205,9 +208,9 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The maximum number of rows in the next batch. The shorter the last batch was, the larger the allowed multiple
-        of its rows. The next batch can always have as many rows as the largest recent batch that took at most
-        ``_CAREFUL * _OUTLASTS`` times the target.
+        """The maximum number of rows in the next batch. The maximum is a multiple of the last batch's rows; the shorter
+        the last batch was, the larger is this multiple. But the next batch can always have as many rows as the largest
+        recent batch that took at most ``_CAREFUL * _OUTLASTS`` times the target.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

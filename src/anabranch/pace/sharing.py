@@ -23,9 +23,9 @@ class SourceShare:
 
     @property
     def is_hungry(self) -> bool:
-        """Whether the source may have had more records than it was allowed to contribute. This is assumed if it
-        contributed ``most`` rows, or fewer by up to one row for each partition, because a partition's share is rounded
-        down.
+        """Whether the source may have had more records than it was allowed to contribute. A source that contributed
+        ``most`` rows may have had more. Because each partition's share is rounded down, the source may also have had
+        more if up to one row for each partition was missing.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
@@ -36,12 +36,12 @@ def is_bound(taken: Mapping[str, SourceShare]) -> bool:
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """How many records each source can contribute to the next batch, by the source's name.
+    """For the name of each source, how many records the source can contribute to the next batch.
 
     The limit is divided evenly at first. If a source is expected to need less than its share, the rest of its share
-    goes to sources that need more. Whatever then remains is divided evenly among all sources. A source that contributed
-    all of its waiting records to the last batch is expected to need at most twice as many for the next one. Any other
-    source is expected to need ``most``.
+    goes to sources that need more. Whatever then remains is divided evenly among all sources. If a source contributed
+    all of its waiting records to the last batch, it is expected to need at most twice as many records for the next
+    batch. Any other source is expected to need ``most`` records.
 
     Each source gets at least one record, at least an eighth of an even share, and at most ``most``. The total is at
     most ``limit``, unless there are more than ``limit`` sources.

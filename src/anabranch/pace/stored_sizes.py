@@ -1,5 +1,5 @@
-"""The batch sizes, in records, that the lanes of a group have stored, one for each factor. They determine how large the
-first batch of a lane is.
+"""The batch sizes, in records, that the lanes of a group have stored. There is one size for each factor. The stored
+sizes determine how large the first batch of a lane is.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class StoredSize:
 def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch, at least 1; 0 if no size is stored.
 
-    The number is computed from the size that is stored for the lane's factor or, if there is none, for the nearest
-    factor:
+    The number is computed from the size that is stored for the lane's factor. If no size is stored for this factor, the
+    size for the nearest factor is used:
 
     - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
       proportion.
     - If the size was stored for a lower factor than the lane's, it is multiplied by the quotient of the factors, but at
-      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. This step is left out if ``quick`` is
-      True.
+      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick`` is True, the size is neither
+      multiplied nor divided here.
 
     Args:
         known: the stored sizes, by factor.
         factor: the lane's factor.
         partitions: the number of the lane's partitions.
-        quick: whether the lane calls no functions of the job. (Only functions could have become slower since the size
-            was stored.)
+        quick: whether the lane calls no functions of the job. Such a lane's records can't have become slower to process
+            since the size was stored.
     """
     if not known:
         return 0

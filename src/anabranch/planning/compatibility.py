@@ -125,9 +125,10 @@ def _settings(before: Version, after: Version, factor: int, containers: int, sta
 
 
 def _streams(before: Version, after: Version) -> Iterator[Reason]:
-    """A reason for each difference in a stream or a table that both versions name. For an input, the system and the
-    pattern are compared, and whether the input is broadcast; for an output, its identity and its promise. The formats
-    of all streams are compared, too, and so are the systems of intermediate streams.
+    """A reason for each difference in a stream or a table that both versions name. Two versions of an input are
+    compared by system, by pattern, and by whether the input is broadcast. Two versions of an output are compared by
+    identity and by promise. The formats of all streams are compared, too, and so are the systems of intermediate
+    streams.
     """
     old, new = _homes(before), _homes(after)
     for stream in sorted(old.keys() & new.keys()):
@@ -274,8 +275,9 @@ class _Stateful:
         return tuple((name, columns.get(name, "")) for name in names)
 
     def _used(self, version: Version, node: Node) -> dict[str, str]:
-        """The types of an operator's input columns, by name: only the columns that occur in the operator's arguments,
-        and the first input's event-time column."""
+        """Maps the names of some of an operator's input columns to their types. Only the columns that occur in the
+        operator's arguments, and the event-time column of the first input, are included.
+        """
         text = msgspec.json.encode(node.args).decode().lower()
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
@@ -332,7 +334,8 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns whose types differ, as text. With ``common``, columns that only one version has are left out."""
+    """The columns whose types differ, as text. If ``common`` is true, columns that only one version has are left out.
+    """
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

@@ -63,7 +63,7 @@ def _operator(name: str, old: Node | None, new: Node | None, before: Graph, afte
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> Iterator[str]:
-    """The arguments that differ, as text; for mappings, the entries that differ."""
+    """The arguments that differ, as text. If an argument is a mapping, only the entries that differ are included."""
     for name in dict.fromkeys((*old, *new)):
         was, is_now = old.get(name), new.get(name)
         label = f"{under}{name}"

@@ -84,10 +84,10 @@ def cut(graph: Graph, stage: Stage, kinds: Mapping[str, str]) -> tuple[Group, ..
             Outputs of different kinds can't be in one group, unless they come from the same stateful operator.
 
     Raises:
-        GraphError: a stateful operator lacks a stage key or the event time that it needs, is a join whose sides don't
-            fit together, or has its rows merged with others. Also raised if a stateful operator comes after another
-            one, after a ``join_table``, or after a merge of branches of one operator, or if a ``write`` after
-            ``map_arrow`` has no key.
+        GraphError: a stateful operator lacks a stage key, or lacks the event time that it needs. Or the sides of a join
+            don't fit together. Or the rows of a stateful operator are merged with other rows. Or a stateful operator
+            comes after another stateful operator, after a ``join_table``, or after a merge of branches of one operator.
+            Or a ``write`` after a ``map_arrow`` has no key.
     """
     keys = stages.key_columns(graph, stage)
     for node in stage.stateful:

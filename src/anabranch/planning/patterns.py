@@ -32,19 +32,19 @@ def found(
     known: JobModel | None = None,
     new: bool = True,
 ) -> dict[str, Matched]:
-    """The streams of each input that is bound to a pattern, by the job's name for the input. A pattern never includes
-    streams that the job reads by their names, or streams that the job writes or creates.
+    """For each input that is bound to a pattern, the input's streams. The keys are the job's names for the inputs. A
+    pattern never includes streams that the job reads by their names, or streams that the job writes or creates.
 
     Args:
-        patterns: the patterns to which settings bind inputs, by the job's names for the inputs.
-        systems: the systems of these inputs, by the same names.
+        patterns: maps the job's names for inputs to the patterns to which the settings bind these inputs.
+        systems: maps the same names to the systems of these inputs.
         there: the existing streams of each system.
-        known: the job's current model, whose streams come first, in the model's order.
+        known: the job's current model. The model's streams come first in the result, in the model's order.
         new: whether inputs that already have streams also get new streams.
 
     Raises:
-        NotFoundError: no stream's name matches; or a stream that the job has read through a pattern is gone, or no
-            longer matches.
+        NotFoundError: no stream's name matches a pattern. Or a stream that the job has read through a pattern is gone,
+            or no longer matches.
     """
     named = _named(graph, patterns.keys())
     before = {} if known is None else of_model(known)
@@ -75,13 +75,16 @@ def found(
 
 
 def of_model(model: JobModel) -> dict[str, Matched]:
-    """The streams of the inputs that are bound to patterns, in all stages, by the job's name for the input."""
+    """For each input of any stage that is bound to a pattern, the input's streams. The keys are the job's names for the
+    inputs.
+    """
     return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
 
 
 def coming(graph: Graph, model: JobModel, counts: Mapping[str, int]) -> list[str]:
-    """The existing streams, as ``system/stream``, that match one of the job's patterns, but that the job neither reads
-    yet nor writes. ``counts`` is the partition count of each stream; 0 for a stream that doesn't exist.
+    """The existing streams, as ``system/stream``, that match one of the job's patterns, but aren't inputs of the job
+    yet. Streams that the job writes or creates are left out. ``counts`` is the partition count of each stream; 0 for a
+    stream that doesn't exist.
     """
     bound = of_model(model)
     patterns = bound.values()
@@ -102,8 +105,8 @@ def _named(graph: Graph, bound: Collection[str]) -> set[str]:
 
 
 def widened(stage: StageModel, new: Collection[str]) -> StageModel:
-    """The stage with those ``new`` streams (``system/stream``) that match its patterns. The new streams come after the
-    stage's other inputs.
+    """The stage with additional inputs: those of the ``new`` streams, given as ``system/stream``, that match the
+    stage's patterns. The additional inputs come after the stage's other inputs.
 
     Raises:
         ConflictError: a stream matches the patterns of two inputs.
@@ -126,12 +129,12 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def as_known(stage: StageModel, known: Mapping[str, Matched], left_out: Collection[str]) -> StageModel:
-    """The stage with other streams for its inputs that are bound to patterns: the streams in ``known``, in the same
-    order. An input that isn't in ``known`` keeps its streams. New streams come after the stage's other inputs; the
-    tasks stay as they are.
+    """The stage, in which each input that is bound to a pattern has the streams that ``known`` contains for the input,
+    in the same order. An input that isn't in ``known`` keeps its streams. New streams come after the stage's other
+    inputs. The tasks stay as they are.
 
     Args:
-        known: inputs that are bound to patterns, by the job's names for them.
+        known: maps the job's names for inputs that are bound to patterns to the streams of these inputs.
         left_out: streams that no pattern includes.
     """
     patterns = dict(stage.patterns)

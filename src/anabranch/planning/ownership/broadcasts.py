@@ -1,8 +1,8 @@
 """Determines where a lane's tasks begin to read a broadcast partition. Each task reads all records of the partition.
 
-A task that takes over from several others at different positions begins at the smallest position. So it gets each
-record that at least one of the others hasn't processed. All of these positions are stored, in case the task is divided
-again.
+If a task takes over from several tasks at different positions, it begins at the smallest of these positions. So the
+task gets each record that at least one of the former tasks hasn't processed. All of these positions are stored, in case
+the task is divided again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.planning.ownership.positions import Former, FormerPosition, KeyPa
 __all__ = ["Virtual", "begin", "begins", "floors"]
 
 Virtual = tuple[int, int]
-"""The number of a task at factor 1, and a bucket at the lane's factor (0 at factor 1)."""
+"""The number of a task at factor 1, and a bucket at the lane's factor. With factor 1, the bucket is 0."""
 
 _NOWHERE = -1
 
@@ -32,9 +32,9 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket of a task, the offset in the broadcast partition ``whole`` from which this part of the task must
-    still process records; NEVER if the lane doesn't have the part. The length of the result is the factor to which the
-    buckets belong. It can be above the lane's factor.
+    """For each bucket of a task, an offset in the broadcast partition ``whole``. From this offset on, this part of the
+    task must still process records. If the lane doesn't have the part, the offset is NEVER. The length of the result is
+    the factor to which the buckets belong. This factor can be above the lane's factor.
 
     Args:
         number: the task's number at factor 1.
@@ -50,10 +50,10 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """The offset at which a lane begins to read a broadcast partition, and the positions of those parts of its tasks
-    that have processed records beyond this offset. ``former`` are the closed lanes that had the tasks. For each task,
-    only the lanes of the latest deployment count. A lane that never began, and for which the partition was new, is left
-    out, because the lane never read the partition.
+    """The offset at which a lane begins to read a broadcast partition. Some parts of the lane's tasks may have
+    processed records beyond this offset; the result also contains the positions of these parts. ``former`` contains the
+    closed lanes that had the tasks. For each task, only the lanes of the latest deployment count. If a lane never
+    began, and the partition was new for this lane, the lane never read the partition, and doesn't count.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.
@@ -111,7 +111,9 @@ def _has_read(lane: Lane, whole: SSP) -> bool:
 
 
 def _left(lane: Lane, whole: SSP) -> dict[int, list[FormerPosition]]:
-    """The positions at which a closed lane stopped reading a partition, by the number of the task at factor 1."""
+    """The positions at which a closed lane stopped reading a partition. The keys are the numbers of the lane's tasks at
+    factor 1.
+    """
     read = {position.ssp: position.offset for position in lane.final}[whole]
     found: dict[int, list[FormerPosition]] = {}
     for (number, _), begun in _positions(lane, whole).items():
@@ -129,7 +131,7 @@ def _as_of(whole: SSP, lane: Lane, bucket: int) -> SSP:
 
 
 def _joined(parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same offsets, with parts of equal offset merged into as few parts as possible."""
+    """The same offsets in as few parts as possible: parts that have the same offset are merged."""
     found = dict(parts)
     for factor in (2**n for n in range(max(part.factor for part in found).bit_length() - 1, 0, -1)):
         for part in [part for part in found if part.factor == factor and part.bucket < factor // 2]:

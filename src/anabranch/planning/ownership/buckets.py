@@ -15,8 +15,9 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each whole partition that the lane reads and that isn't broadcast, a tuple with an offset for each bucket.
-    The bucket's records belong to the lane from this offset on; NEVER means that none of them do.
+    """For each whole partition that the lane reads, except broadcast partitions, a tuple with an offset for each
+    bucket. From this offset on, the bucket's records belong to the lane. If the offset is NEVER, none of the bucket's
+    records belong to the lane.
 
     The tuple is in the order of the buckets. Its length is the factor to which the buckets belong, which can be above
     the lane's factor.
@@ -39,8 +40,8 @@ def _floors(parts: Sequence[tuple[KeyPart, int]]) -> tuple[int, ...]:
 
 
 def owned(lane: Lane) -> dict[int, frozenset[int]]:
-    """For each task, by its number at factor 1: the buckets (at the lane's factor) whose records and state belong to
-    the lane. Without a broadcast input, only tasks for which the lane reads an SSP are included.
+    """Maps the number of each task, at factor 1, to the buckets whose records and state belong to the lane. The buckets
+    are those of the lane's factor. Without a broadcast input, only tasks for which the lane reads an SSP are included.
     """
     found: dict[int, set[int]] = {}
     for ssp, whole in zip(lane.ssps, wholes(lane.ssps), strict=True):

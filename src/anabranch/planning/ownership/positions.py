@@ -42,7 +42,7 @@ class KeyPart(NamedTuple):
 
     @property
     def wider(self) -> list[KeyPart]:
-        """The larger parts, at smaller factors, that contain all of these keys: at most ten."""
+        """The larger parts, at smaller factors, that contain all keys of this part. There are at most ten."""
         factors = (1 << power for power in range(self.factor.bit_length() - 1))
         return [KeyPart(factor, self.bucket % factor) for factor in factors]
 
@@ -135,7 +135,7 @@ def parts_of(position: Position, factor: int) -> list[tuple[KeyPart, int]]:
 
 
 def _gaps(own: KeyPart, found: Iterable[KeyPart]) -> Iterator[KeyPart]:
-    """The keys of ``own`` that are in none of the parts ``found``, in as few parts as possible."""
+    """The keys of ``own`` that no part in ``found`` contains, in as few parts as possible."""
     within = [part for part in found if part.has(own) or own.has(part)]
     if not within:
         yield own
@@ -151,7 +151,7 @@ def _position(ssp: SSP, own: KeyPart, parts: dict[KeyPart, int]) -> Position:
 
 
 def _joined(own: KeyPart, parts: dict[KeyPart, int]) -> dict[KeyPart, int]:
-    """The same offsets, with parts of equal offset merged into as few parts as possible."""
+    """The same offsets in as few parts as possible: parts that have the same offset are merged."""
     if own in parts:
         return {own: parts[own]}
     left, right = (_joined(half, parts) for half in own.halves)

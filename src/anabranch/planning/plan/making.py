@@ -32,7 +32,7 @@ def make(graph: Graph, around: Surroundings) -> Plan:
         GraphError: the graph can't be run as written, or a user's own grouper returned invalid tasks.
         NotFoundError: a stream that is read doesn't exist.
         ConfigError: a setting isn't allowed for this job, for example because of the grouper, because of an output's
-            promise, or in real-time mode.
+            promise, or because of real-time mode.
     """
     cut = stages.cut(graph)
     planned_outputs.check_written(graph, cut)
@@ -103,8 +103,8 @@ def _lanes(
     aside: Mapping[str, Output],
     around: Surroundings,
 ) -> list[PlannedLane]:
-    """The lanes of the stage whose groups are ``parts``. ``before`` are the lanes of earlier stages. For ``written``,
-    see :func:`anabranch.planning.plan.lanes.lane`; for ``aside``, see
+    """The lanes of the stage whose groups are ``parts``. ``before`` are the lanes of earlier stages. ``written`` is
+    explained in :func:`anabranch.planning.plan.lanes.lane`, and ``aside`` in
     :func:`anabranch.planning.plan.lanes.with_dead_letters`.
     """
     found: list[PlannedLane] = []

@@ -18,8 +18,8 @@ def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
 
 
 def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
-    """The number of the task (at factor 1) that reads each partition of ``ssps``, by whole SSP in text form. ``factor``
-    is the factor of ``tasks``.
+    """For each whole partition of ``ssps``, in text form, the number of the task (at factor 1) that reads the
+    partition. ``factor`` is the factor of ``tasks``.
     """
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
     read = dict.fromkeys(wholes(ssps))
@@ -27,7 +27,9 @@ def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[
 
 
 def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]:
-    """The buckets of these virtual tasks, by the number of the task at factor 1."""
+    """The buckets of the virtual tasks ``tasks``, grouped by task at factor 1. The keys are the numbers of these tasks
+    at factor 1.
+    """
     found: dict[int, list[int]] = {}
     for task in sorted(tasks, key=lambda task: task.index):
         found.setdefault(task.index // factor, []).append(task.index % factor)
@@ -35,7 +37,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """For each task of which ``virtual`` has only some buckets: these buckets, by the task's number as text.
-    ``virtual`` is a result of :func:`virtual_of`.
+    """The entries of ``virtual`` for tasks of which it contains only some buckets. The keys are the tasks' numbers as
+    text. ``virtual`` is a result of :func:`virtual_of`.
     """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

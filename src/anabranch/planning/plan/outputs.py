@@ -90,8 +90,8 @@ def check_written(graph: Graph, cut: Iterable[Stage]) -> None:
 
 
 def check_all(outputs: Iterable[Output], around: Surroundings) -> None:
-    """Raise ConfigError if an output other than a dead-letter stream promises exactly-once output, but each of several
-    containers would process every record (grouper ``all``).
+    """Raise ConfigError if an output promises exactly-once output, but each of several containers would process every
+    record, as with the grouper ``all``. Dead-letter streams aren't checked.
     """
     exact = next((o for o in outputs if o.promise == EXACTLY_ONCE and not o.dead_letters), None)
     if around.grouper_name == "all" and around.containers > 1 and exact is not None:

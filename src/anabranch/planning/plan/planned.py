@@ -66,7 +66,7 @@ class Plan(Document, frozen=True, kw_only=True):
     """The plan that ``anabranch plan`` shows, and that is used to start or deploy a job.
 
     Attributes:
-        reads_per_ssp: how many lanes read each partition, by whole SSP in text form.
+        reads_per_ssp: for each whole SSP, in text form, how many lanes read it.
         warnings: messages about behavior that the user may not expect.
         traffic: the traffic between racks; None if racks aren't known.
     """

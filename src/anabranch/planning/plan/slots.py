@@ -15,8 +15,8 @@ _STATE = "state"
 
 
 def slots_of(lane: PlannedLane | Lane, state_partitions: int) -> tuple[str, ...]:
-    """The names of a lane's slots: first the slots for rows, then those for each operator's dead letters. A slot's
-    number is its index in the result, so the order must never change.
+    """The names of a lane's slots. The slots for rows come first, followed by the slots for the dead letters of each
+    operator. A slot's number is its index in the result, so the order must never change.
     """
     ssps = tuple(map(str, dict.fromkeys(wholes((*lane.ssps, *lane.broadcast)))))
     state = tuple(f"{_STATE}-{number}" for number in range(state_partitions)) if lane.stateful else ()

@@ -71,6 +71,8 @@ class Surroundings:
         return AT_LEAST_ONCE if self.real_time is not None or stream in self.at_least_once else EXACTLY_ONCE
 
     def read(self, graph: Graph, source: Node) -> tuple[str, ...]:
-        """The streams that a source reads: the streams that match its pattern or, without a pattern, one stream."""
+        """The streams that a source reads. If the source is bound to a pattern, these are the streams that match the
+        pattern. Otherwise, the source reads one stream.
+        """
         stream = stages.stream_of(graph, source)
         return self.patterns[stream].streams if stream in self.patterns else (stream,)

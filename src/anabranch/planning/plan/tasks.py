@@ -26,10 +26,10 @@ def partition_counts(
     """The partition counts of the streams that the stages read, by the stream's name.
 
     - The count of an existing stream is in ``around.partitions``.
-    - For an input that is bound to a pattern, the result has the counts of the input's streams and, under the job's
-      name for the input, the largest of them.
-    - An intermediate stream that doesn't exist gets the count that its ``partition_by`` gives or, without one, the
-      largest count among the inputs of the stage that writes it.
+    - For an input that is bound to a pattern, the result contains the partition count of each of the input's streams.
+      It also contains the largest of these counts, under the job's name for the input.
+    - An intermediate stream that doesn't exist gets the count that is declared in its ``partition_by``. If none is
+      declared there, the stream gets the largest count among the inputs of the stage that writes the stream.
 
     Args:
         cut: the stages, each after the stages from which it reads.
@@ -76,13 +76,13 @@ def stage_inputs(
 
 
 def tasks_of(stage: Stage, inputs: tuple[Input, ...], around: Surroundings, warnings: list[str]) -> tuple[Task, ...]:
-    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task (at
-    factor 1) for a stateful stage with several inputs, unless each of these has a single partition.
+    """The tasks of a stage. Adds a warning to ``warnings`` if the grouper ``cogroup`` can form only one task (at factor
+    1) for a stateful stage with several inputs. There is no warning if each of these inputs has a single partition.
 
     Raises:
-        GraphError: tasks can't be formed from the stage's inputs, records of one key could be in different tasks of a
-            stateful stage, or a user's own grouper returned invalid tasks. Also raised if the stage has a shuffle
-            inside the query, and the factor or the number of containers is above 1.
+        GraphError: tasks can't be formed from the stage's inputs. Or records of one key could be in different tasks of
+            a stateful stage. Or a user's own grouper returned invalid tasks. Or the stage has a shuffle inside the
+            query, and the factor or the number of containers is above 1.
         ConfigError: the factor isn't allowed, or the grouper rules out the factor or a broadcast input.
     """
     check_shuffled(stage, around.factor, around.containers)
