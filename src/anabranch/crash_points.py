@@ -45,8 +45,8 @@ been sent, but nothing is committed. ``TRANSACTED``: the transaction is committe
 OF_DRAINS = (HALTED, ENDING, ENDED, DRAINED)
 """Steps of a lane that drains. At the watermark of the last batch, all windows close.
 
-``HALTED``: the lane has reported that it has stopped reading and waits for its last offsets. ``ENDING``: the last batch
-is planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
+``HALTED``: the lane has read everything that it must read so far, and has reported this. ``ENDING``: the last batch is
+planned. ``ENDED``: the last batch is published. ``DRAINED``: the last batch is committed, but not reported.
 """
 OF_BREAKS = (BROKEN, WITHDRAWN, TAKEN_BACK)
 """Steps of a batch that is broken off in a closing lane.

@@ -141,8 +141,10 @@ class DamagedError(StateError):
 
 
 class OperatorError(AnabranchError):
-    """A function or an expression of the job failed, an operator cannot read its table, a row is not allowed, or a
-    Python worker cannot import the job's code. In most cases, the message names the operator and the rows' origin."""
+    """A function or an expression of the job failed, or a row is not allowed. Also raised if an operator cannot read
+    its table, or if a Python worker cannot import the job's code. In most cases, the message names the operator and the
+    rows' origin.
+    """
 
 
 class UnsupportedFormatError(AnabranchError):

@@ -100,8 +100,8 @@ def _configure() -> None:
 
 
 class _Stderr:
-    """Writes structlog's lines to the current ``sys.stderr``. A line that can't be written, for example because stderr
-    is closed or a disk is full, is dropped without an error, because a job must not fail because of its log.
+    """Writes structlog's lines to the current ``sys.stderr``. If a line can't be written, for example because stderr is
+    closed or a disk is full, the line is dropped without an error. A job must not fail because of its log.
     """
 
     def __init__(self, *_: object) -> None:
@@ -134,7 +134,7 @@ def _write_past_the_buffer(line: str) -> None:
 
 def _forget_what_is_buffered() -> None:
     """Make stderr drop a line that couldn't be written. If stderr kept the line, Python would try to write it again
-    when the process ends, and a process that has done all its work would exit with code 120.
+    when the process ends. A process that has done all its work would then exit with code 120.
     """
     raw = getattr(getattr(sys.stderr, "buffer", None), "raw", None)  # without it, nothing is buffered
     if raw is not None:

@@ -1,5 +1,5 @@
-"""Creates folders and files that only their owner can read, because they contain jobs' data. :func:`sync` makes folders
-and files durable, and :func:`below` lists the files below a folder.
+"""Creates folders and files that only their owner can read, because they contain jobs' data. Also makes folders and
+files durable (:func:`sync`), and lists the files below a folder (:func:`below`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""How many times within the length of a session's gap anabranch checks which sessions have ended. There is at most one
-check a second. The checks are necessary because a session, unlike other windows, can end at any time.
+"""Within the length of a session's gap, anabranch checks this many times which sessions have ended, but at most once a
+second. The checks are necessary because a session, unlike other windows, can end at any time.
 """
 
 

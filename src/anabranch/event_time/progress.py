@@ -23,7 +23,7 @@ class Upstream:
             only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each of these
             lanes is mapped to the lanes that have since sent a report that doesn't name it. Once all lanes in ``heard``
-            have sent such a report, the lane is removed, because no later report can name it: in the log, a lane's last
+            have sent such a report, the lane is removed, because no later report can name it. In the log, a lane's last
             report precedes the reports of its successors, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """

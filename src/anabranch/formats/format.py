@@ -16,8 +16,8 @@ class Format(Document, frozen=True, kw_only=True):
             a descriptor set (in base64) that contains ``message``.
         message: for protobuf, the name of the message.
         writers: for confluent, the schemas with which values may have been written, by their ids in the registry.
-        id: for confluent, the id of ``schema`` in the registry; -1 if the schema isn't registered, or if it comes from
-            a schema file and the job only reads the stream.
+        id: for confluent, the id of ``schema`` in the registry. The id is -1 if the schema isn't registered. It is also
+            -1 if the schema comes from a schema file and the job only reads the stream.
     """
 
     name: str = "json"

@@ -17,7 +17,7 @@ AVRO = "4.1.1"
 """The version of Spark's Avro module that ``anabranch jars fetch avro`` fetches."""
 
 MODULES = {"avro": "spark-avro", "confluent": "spark-avro"}
-"""The Spark module that a format needs, by the name of the format."""
+"""Maps the name of a format to the Spark module that the format needs."""
 
 
 def needed(settings: Settings) -> list[str]:
@@ -26,8 +26,8 @@ def needed(settings: Settings) -> list[str]:
 
 
 def found(settings: FormatsSettings, module: str) -> Path | str:
-    """The path of a module's jar or, if there is none on this machine, the Maven coordinates with which Spark fetches
-    the module.
+    """The path of a module's jar. If this machine doesn't have the jar, the result is the Maven coordinates with which
+    Spark fetches the module.
 
     Raises:
         ConfigError: the configured folder doesn't contain the jar.

@@ -43,8 +43,8 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """The formats of a job's streams, by the stream's name. Streams that have no section in the settings are JSON, and
-    are missing from the result.
+    """For the name of each of a job's streams, the stream's format. Streams that have no section in the settings are
+    JSON, and are missing from the result.
 
     Args:
         read: the streams that the job reads.

@@ -60,10 +60,10 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
         containers: the number of containers after the change.
 
     Raises:
-        ConflictError: a stream has fewer partitions than before. With the grouper ``ssp``, also raised if the order of
-            the inputs has changed. In a stateful stage, a stream's partition count must be a multiple of its count when
-            state was first written. With ``cogroup``, it must also be a multiple of the number of tasks at factor 1. If
-            it isn't, this error is raised.
+        ConflictError: a stream has fewer partitions than before. Or, with the grouper ``ssp``, the order of the inputs
+            has changed. Or, in a stateful stage, a stream's partition count isn't a multiple of its count when state
+            was first written. Or, in a stateful stage with ``cogroup``, a stream's partition count isn't a multiple of
+            the number of tasks at factor 1.
     """
     known = partitions(stage)
     for each in inputs:

@@ -1,4 +1,5 @@
-"""The grouper ``ssp`` (*max* in Samza's SAMZA-71): one task per SSP, numbered by input, then by partition."""
+"""The grouper ``ssp`` (*max* in Samza's SAMZA-71): one task per SSP. The tasks are numbered in the order of the inputs,
+and within an input in the order of the partitions."""
 
 from __future__ import annotations
 

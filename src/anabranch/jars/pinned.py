@@ -63,7 +63,7 @@ class JarSet:
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all jars of the set, with the right checksums. Raises OSError if a jar can't be read.
+        """Whether the cache has all jars of the set, with the right checksums. Raises OSError if a jar is unreadable.
         """
         return all(jar.is_in(self.folder) for jar in self.jars)
 

@@ -117,8 +117,8 @@ def fingerprint(home: Path) -> str:
 
     Raises:
         NotFoundError: ``home`` isn't a folder.
-        UsageError: the folder has no Python files, a file's name isn't allowed on other machines, or a link leads to a
-            file that isn't part of the job's code.
+        UsageError: the folder has no Python files. Or a file's name isn't allowed on other machines. Or a link leads to
+            a file that isn't part of the job's code.
         AnabranchError: a file can't be read.
     """
     if not home.is_dir():

@@ -2,8 +2,8 @@
 the modules next to it.
 
 Python workers import a job's modules as any program does, and no objects are copied from the user's process. But on the
-user's machine, a worker imports the text of a module that the user's process has run, even if the module's file has
-been edited since.
+user's machine, a worker may import a module that the user's process has already run. The worker then gets the text that
+the user's process has run, even if the module's file has been edited since.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ VARIABLE = "ANABRANCH_JOB_CODE"
 """The name of the environment variable that gives Python workers a session's :class:`JobCode`, as JSON."""
 
 SHELF = "ANABRANCH_JOB_SHELF"
-"""The name of the environment variable with the path of a folder in which the user's process stores the
+"""The name of the environment variable with the path of a folder. In this folder, the user's process stores the
 :class:`JobCode` of each job that is passed to :func:`register`. Workers on the same machine read the code there.
 """
 
@@ -169,8 +169,8 @@ class _Finder(MetaPathFinder):
 
     def _is_in_home(self, package: str, path: Sequence[str]) -> bool:
         """Whether the modules of a package come from the job's folder. A package with a file must have been found by
-        this finder, or contain the job. A package without a file must have a folder at its place in the job's folder,
-        and the package around it, if any, must come from the job's folder, too.
+        this finder, or contain the job. A package without a file must have a folder at its place in the job's folder.
+        If such a package is in another package, the other package must come from the job's folder, too.
         """
         if getattr(sys.modules.get(package), "__file__", None) is not None:
             return package in self.served or self.code.name.startswith(f"{package}.")
@@ -380,7 +380,7 @@ def snapshot(code: JobCode) -> JobCode:
 
 
 def sources_of(code: JobCode) -> dict[str, bytes]:
-    """The texts of the job's modules that this process has imported, by the modules' paths."""
+    """Maps the paths of the job's modules that this process has imported to the modules' texts."""
     return {path: text for each in _finders() if each.code == code for path, text in tuple(each.sources.items())}
 
 

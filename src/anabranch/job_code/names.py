@@ -19,8 +19,8 @@ def check(code: JobCode) -> None:
     """Check that the imports in a job's modules find the intended modules.
 
     Raises:
-        UsageError: a module of the job imports one of Python's own modules, or a package that workers need, and a
-            module next to the job file has the same name.
+        UsageError: a module of the job imports an ambiguous name. This is the name of a module next to the job file,
+            and also the name of one of Python's own modules or of a package that workers need.
     """
     for path, text in sources_of(code).items():
         for line, name in _imported(text, path):

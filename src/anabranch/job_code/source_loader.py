@@ -38,7 +38,7 @@ def text_of(path: Path) -> bytes:
 
 
 def write_texts(file: Path, texts: Mapping[str, bytes]) -> None:
-    """Write texts of modules, by the modules' paths, to a file for :func:`read_texts`."""
+    """Write the paths and the texts of modules to a file for :func:`read_texts`."""
     file.write_text(json.dumps({path: text.hex() for path, text in sorted(texts.items())}))
 
 

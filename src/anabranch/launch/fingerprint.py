@@ -28,8 +28,8 @@ def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | No
     doesn't exist is ''.
 
     Args:
-        known: the streams and tables that the job wrote before. The tables among them must exist, but other tables of
-            the job needn't. If ``known`` is None, all tables of the job must exist.
+        known: the streams and tables that the job wrote before. The tables among them must exist. Other tables of the
+            job needn't exist. If ``known`` is None, all tables of the job must exist.
 
     Raises:
         NotFoundError: a table that must exist doesn't exist, or has lost its id.

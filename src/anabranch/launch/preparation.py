@@ -39,7 +39,7 @@ class Prepared:
 
     Attributes:
         schemas: the schemas after the operators, by the operator's id.
-        formats: the formats of the job's streams; a stream that isn't listed here is JSON.
+        formats: the formats of the job's streams. Streams that are missing here contain JSON.
         known: the streams and tables that the job wrote before, as returned by
             :func:`anabranch.launch.outputs.checked`. None if missing outputs must be created, because the job starts
             anew, or because another version of it is about to be deployed.
@@ -134,9 +134,9 @@ def plan(
 
 
 def check_tables(graph: Graph, systems: Systems) -> None:
-    """Raises ConfigError if the settings bind an input, or the dead-letter stream of an input, to a table, or if the
-    settings of a table that the job writes are wrong. Raises NotFoundError if a stream that the job joins as a table
-    doesn't exist.
+    """Raises ConfigError if the settings bind an input to a table, or bind the dead-letter stream of an input to a
+    table. Also raises ConfigError if the settings of a table that the job writes are wrong. Raises NotFoundError if a
+    stream that the job joins as a table doesn't exist.
     """
     for stream in stages.read_streams(graph):
         if systems.is_table(stream) or systems.is_table(stages.dead_letters_of(stream)):

@@ -42,7 +42,7 @@ class StageModel(Document, frozen=True, kw_only=True):
         inputs: the input streams, as ``system/stream``, in the order of the stage's sources.
         base: for each partition that isn't broadcast, the partition under which the state of its keys was first
             written. Includes partitions of streams that the stage no longer reads. Empty in a stateless stage.
-        patterns: the inputs that are bound to patterns, by the job's names for them.
+        patterns: the inputs that are bound to patterns. The keys are the job's names for these inputs.
     """
 
     stage: str
@@ -85,7 +85,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     again: int = 0
 
     def seats_of_tasks(self) -> dict[str, dict[str, str]]:
-        """The seat of each task, by the stage and the task's name."""
+        """For each stage, a map from the names of the stage's tasks to their seats."""
         return {
             each.stage: {name: seat.seat for seat in self.containers for name in seat.tasks.get(each.stage, ())}
             for each in self.stages

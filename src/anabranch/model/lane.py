@@ -82,20 +82,20 @@ class Lane(Document, frozen=True, kw_only=True):
     Attributes:
         group: the group that the lane runs: ``outputs-`` followed by the kind of its outputs, or the name of a stateful
             operator or of a ``foreach_batch``.
-        matched: maps the job's name for each input that is bound to a pattern to the input's streams. The streams are
-            in the order of :class:`anabranch.model.job_model.Matched`. The offsets in the lane's folder have the same
-            order.
+        matched: for each input that is bound to a pattern, the input's streams. The keys are the job's names for these
+            inputs. The streams are in the order of :class:`anabranch.model.job_model.Matched`. The offsets in the
+            lane's folder have the same order.
         base: for each of ``ssps``, the partition under which the state of its keys was first written.
         fresh: the whole partitions that were added to the stage's inputs after earlier lanes had read these inputs. The
             lane reads each of these partitions from its beginning.
         slots: the names of the lane's slots. Slot numbers are indexes into this list.
         upstream: the lanes that write the intermediate streams that the lane reads.
         beside: maps each co-writer, including the lane itself, to the closed lanes whose event time the co-writer now
-            reports. These closed lanes are the co-writer's predecessors. If a predecessor never committed a batch, they
-            also include the lanes whose event time that predecessor would have reported.
+            reports. These closed lanes are the co-writer's predecessors. If a predecessor never committed a batch, the
+            lanes whose event time that predecessor would have reported are included, too.
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.
-        systems: the system of each output that isn't in the embedded log, by the output's name.
+        systems: maps the name of each output that isn't in the embedded log to the output's system.
         dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to dead-letter streams. If several lanes read the
             same records, only one of the lanes writes the unreadable ones.
@@ -112,9 +112,9 @@ class Lane(Document, frozen=True, kw_only=True):
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made the lane;
             otherwise None.
         drained: what the lane takes over from the time before a drain or a reset. It is set for the first lanes of the
-            deployment after a drain or a reset, and for lanes that continue for such a first lane that never began;
-            otherwise None. A first lane has no predecessors, and its ``starting`` and ``inherits`` are known when the
-            lane is made.
+            deployment that follows. It is also set for lanes that continue for a first lane that never began. For all
+            other lanes, it is None. A first lane has no predecessors, and its ``starting`` and ``inherits`` are known
+            when the lane is made.
         starts_over: the whole partitions in which event time starts over. Event time starts over in a partition if the
             predecessors that had the partition never began, and have no event time to continue from. If there are any
             such partitions, the lane begins without a watermark.
@@ -212,8 +212,9 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def start_is_known(self) -> bool:
-        """Whether the lane's start offsets are known. They are known if the lane has no predecessors, or if all lanes
-        in ``waits_for`` have closed, and the store has the offsets at which the predecessors ended.
+        """Whether the lane's start offsets are known. For a lane without predecessors, they are always known. For any
+        other lane, they are known once all lanes in ``waits_for`` have closed, and the store has the offsets at which
+        the predecessors ended.
         """
         return not self.predecessors or self.opened or bool(self.starting)
 

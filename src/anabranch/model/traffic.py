@@ -8,9 +8,8 @@ __all__ = ["Traffic"]
 
 
 class Traffic(Document, frozen=True, kw_only=True):
-    """How many partitions are read within each rack and between racks. ``read`` maps the rack of the reading container
-    to a map from each rack from which it reads to the number of partitions. A partition counts once for each lane that
-    reads the partition.
+    """How many partitions are read within each rack and between racks. ``read[a][b]`` is the number of partitions that
+    containers in rack ``a`` read from rack ``b``. A partition counts once for each lane that reads the partition.
     """
 
     read: dict[str, dict[str, int]]

@@ -20,8 +20,8 @@ by this much."""
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
-    """Whether breaking a batch off saves enough time. Enough is more than 0.5 seconds. If the batch is gradual, enough
-    is more than 1.5 seconds.
+    """Whether breaking a batch off saves enough time. Breaking off must save more than 0.5 seconds. If the batch is
+    gradual, breaking off must save more than 1.5 seconds.
 
     Waiting for the batch's end takes ``left`` seconds. Breaking off takes ``BROKEN_OFF`` seconds, and loses the
     ``spent`` seconds since the batch began.
@@ -65,7 +65,7 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
 
 def _least(gradual: bool) -> float:
-    """By how many seconds the rest of a batch must be longer than the time already spent on the batch. Otherwise,
-    breaking off isn't worthwhile.
+    """How many seconds longer the rest of a batch must be than the time already spent on the batch, so that breaking
+    off is worthwhile.
     """
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

@@ -1,8 +1,8 @@
 """Computes the limit for the records of the next batch from the durations of previous batches.
 
 A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
-about the time for a record, so the next batch can have up to ten times as many records. Any other batch shows how many
-records would take exactly the target.
+about the time for a record. So after such a batch, the next batch can have up to ten times as many records. Any other
+batch shows how many records would take exactly the target.
 
 The limit is the median of the numbers that the most recent batches show. But if the last batch was far slower than
 usual, the limit is the number that this batch shows. So an event that slows down a single batch, such as a short outage
@@ -42,7 +42,8 @@ records. Test batches are an exception; see :meth:`Pace._tried`.
 """
 _NEAR = 0.5
 """A batch counts as a measurement of the time for its records if the records took at least this share of the time that
-they may take. These two times are the batch's duration and the target, each minus the fixed time."""
+they may take. The records took the batch's duration minus the fixed time. They may take the target minus the fixed
+time."""
 _FAR_SLOWER = 0.75
 """The last batch alone determines the limit if it shows that the next batch should have less than this share of the
 usual rows.
@@ -208,7 +209,7 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The maximum number of rows in the next batch. The maximum is a multiple of the last batch's rows; the shorter
+        """The maximum number of rows in the next batch. The maximum is a multiple of the last batch's rows. The shorter
         the last batch was, the larger is this multiple. But the next batch can always have as many rows as the largest
         recent batch that took at most ``_CAREFUL * _OUTLASTS`` times the target.
         """

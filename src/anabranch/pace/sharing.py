@@ -24,8 +24,8 @@ class SourceShare:
     @property
     def is_hungry(self) -> bool:
         """Whether the source may have had more records than it was allowed to contribute. A source that contributed
-        ``most`` rows may have had more. Because each partition's share is rounded down, the source may also have had
-        more if up to one row for each partition was missing.
+        ``most`` rows may have had more. Each partition's share is rounded down. So if a source contributed fewer rows
+        than ``most``, but by at most one row for each partition, it may have had more, too.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
@@ -39,7 +39,7 @@ def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str,
     """For the name of each source, how many records the source can contribute to the next batch.
 
     The limit is divided evenly at first. If a source is expected to need less than its share, the rest of its share
-    goes to sources that need more. Whatever then remains is divided evenly among all sources. If a source contributed
+    goes to sources that need more. What remains after that is divided evenly among all sources. If a source contributed
     all of its waiting records to the last batch, it is expected to need at most twice as many records for the next
     batch. Any other source is expected to need ``most`` records.
 

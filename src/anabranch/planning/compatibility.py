@@ -334,8 +334,7 @@ def _moved(before: Version, after: Version) -> Iterator[str]:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str], common: bool = False) -> str:
-    """The columns whose types differ, as text. If ``common`` is true, columns that only one version has are left out.
-    """
+    """The columns whose types differ, as text. With ``common``, columns that only one version has are left out."""
     names = [name for name in {**old, **new} if not common or (name in old and name in new)]
     return ", ".join(
         f"{name} {old.get(name, 'none')} → {new.get(name, 'none')}" for name in names if old.get(name) != new.get(name)

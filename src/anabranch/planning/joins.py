@@ -14,8 +14,9 @@ __all__ = ["check"]
 
 
 def check(graph: Graph, stage: Stage, join: Node, keys: Mapping[int, KeyColumns]) -> None:
-    """Raise GraphError if the sides of a join have different key columns, if a side reads a broadcast, or if both sides
-    get rows of the same operator."""
+    """Raise GraphError if the sides of a join have different key columns, or if both sides get rows of the same
+    operator. Also raise GraphError if a side reads a broadcast.
+    """
     where = f"join {join.name!r} ({join.where})"
     left, right = (keys[i].columns for i in join.inputs)
     if left != right:

@@ -134,7 +134,8 @@ def as_known(stage: StageModel, known: Mapping[str, Matched], left_out: Collecti
     inputs. The tasks stay as they are.
 
     Args:
-        known: maps the job's names for inputs that are bound to patterns to the streams of these inputs.
+        known: for inputs that are bound to patterns, the streams of each input. The keys are the job's names for the
+            inputs.
         left_out: streams that no pattern includes.
     """
     patterns = dict(stage.patterns)

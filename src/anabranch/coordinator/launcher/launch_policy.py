@@ -81,7 +81,8 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """Since when the process has had nothing to do; None if it has work. A process without work should end on its own.
+    """Since when the process has had nothing to do; None if the process has work. A process without work should end on
+    its own.
     """
     told: float | None = None
     """When the process was told to end."""
@@ -301,8 +302,8 @@ def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Cr
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:
-    """The crew and the processes to end. No process is to end before there have been too many processes for
-    ``SURPLUS_FOR`` seconds. After that, the newest of the processes that stand by are to end.
+    """The crew and the processes to end. If there have been too many processes for ``SURPLUS_FOR`` seconds, the newest
+    of the processes that stand by are to end. Otherwise, no process is to end.
     """
     since = None if count <= 0 else now if crew.surplus_since is None else crew.surplus_since
     crew = replace(crew, surplus_since=since)

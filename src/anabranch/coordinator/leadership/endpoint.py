@@ -39,8 +39,8 @@ class Note(Document, frozen=True, kw_only=True):
 
 
 def run_folder(store_url: str) -> Path:
-    """The folder for notes and locks, next to the store's file. If this file is a symbolic link, the folder is next to
-    the file that the link leads to, so that all names of a store lead to the same folder. Raises ConfigError if the
+    """The folder for notes and locks, next to the store's file. If the store's file is a symbolic link, the folder is
+    next to the file to which the link leads. So all names of a store lead to the same folder. Raises ConfigError if the
     store isn't in a file.
     """
     path = address.path_of(store_url)
@@ -76,9 +76,9 @@ def remove(store_url: str, job: str) -> None:
 
 
 def find(store_url: str) -> dict[str, str]:
-    """The URLs at which jobs are served, by job. A note is ignored if its process has died, if something other than
-    anabranch answers at its URL, or if nothing answers and no process holds the job's lock. A process that holds the
-    lock but doesn't answer still serves the job: it may be suspended or busy.
+    """The URLs at which jobs are served, by job. A note is ignored if its process has died, or if something other than
+    anabranch answers at its URL. A note is also ignored if nothing answers and no process holds the job's lock. A
+    process that holds the lock but doesn't answer still serves the job: it may be suspended or busy.
     """
     folder = run_folder(store_url)
     served: dict[str, str] = {}

@@ -74,7 +74,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """The seconds without a renewal of the lease after which a leader counts as ended."""
+    """How many seconds must pass without a renewal of the lease before a leader counts as ended."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 
@@ -124,8 +124,7 @@ def _interrupted_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def _renewed(store: Store) -> Iterator[None]:
-    """Renew the lease of a store until the end of ``with``, because copying folders can take much longer than a lease.
-    """
+    """Renew the lease of a store until the end of ``with``. Copying folders can take much longer than a lease."""
     ended = threading.Event()
 
     def renew() -> None:
@@ -172,8 +171,8 @@ def ended(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state, or was draining. Or a lane wasn't fenced. Or the start offsets
-            aren't known yet of a lane that has a closed predecessor or undoes a rewind.
+        ConflictError: the job is in another state, or was draining. Or a lane wasn't fenced. Or a lane has a closed
+            predecessor or undoes a rewind, and its start offsets aren't known yet.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"
@@ -206,14 +205,14 @@ def _at_rest(store: Store, job: str, states: Collection[DeploymentState], which:
 
 
 def unneeded(known: Mapping[str, Lane], there: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The folders in ``there`` that will never be read again, sorted. An open lane's former folders won't be read
-    again. A closed lane's folder won't be read again unless an open lane still has to continue from it. Folders of
-    lanes that aren't in ``known`` aren't returned.
+    """The folders in ``there`` that will never be read again, sorted. An open lane's former folders will never be read
+    again. The folder of a closed lane is still needed as long as an open lane has to continue from this folder. Only
+    folders of lanes in ``known`` are returned.
 
     Args:
         known: all lanes that the stopped job has ever had. No change may be under way (see :func:`lanes`).
-        there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Folders whose name
-            isn't a number (an epoch) aren't returned.
+        there: the existing folders, as pairs of a lane's id and a name within that lane's folder. Only folders whose
+            names are numbers (epochs) are returned.
     """
     needed = {(lane, str(epoch)) for lane, epoch in needed_folders(known)}
     of_lanes = {(lane, name) for lane, name in there if lane in known and name.isdecimal()}

@@ -26,17 +26,17 @@ __all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
 """The factor is raised only after all looks at the job in this many seconds have found the factor too small. ``_SURE``
-counts if records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
+applies if records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
 _SPAN, _SPAN_OF_WORK = 20.0, 10.0
-"""How many seconds the metrics must cover before the factor changes. The factor is lowered only after ``_SPAN``
-seconds. If no records wait too long, the factor is raised only after ``_SPAN_OF_WORK`` seconds.
+"""How many seconds the metrics must cover before the factor changes. ``_SPAN`` applies if the factor is lowered.
+``_SPAN_OF_WORK`` applies if the factor is raised although no records wait too long.
 """
 _SPACING = 10.0
 _PAUSES = 3
-"""After a change, the factor isn't raised until the effect of the change can be seen, even if records wait. This takes
-``_SPACING`` seconds or ``_PAUSES`` times the pause of a change, whichever is longer.
+"""After a change, the factor isn't raised until the effect of the change can be seen, even if records wait. The effect
+can be seen after ``_SPACING`` seconds, or after ``_PAUSES`` times the pause of a change, whichever is longer.
 """
 _MOST = 4
 """A single step divides the factor by at most this number."""
@@ -51,9 +51,9 @@ _REMEMBERED = 10
 _REGRETS = 3
 _SHUNNED = 30
 _MUCH_LESS = 0.6
-"""A lower factor was too small if the factor rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds. For
-``_SHUNNED`` cooldowns after that, the factor isn't lowered as far again. This restriction ends earlier if the arrival
-rate falls below ``_MUCH_LESS`` times the rate at which the factor rose.
+"""If the factor falls, and rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds, the lower factor was too
+small. For the next ``_SHUNNED`` cooldowns, the factor isn't lowered as far again. This restriction ends earlier if the
+arrival rate falls below ``_MUCH_LESS`` times the rate at which the factor rose.
 """
 _WORKS = 0.1
 """The speed of functions proves nothing if they work on their busiest bucket for less than this share of the time.
@@ -233,8 +233,8 @@ def decide(
 
 
 def _raised(status: JobStatus, patience: float, look: Assessment, after: Findings, now: float) -> Verdict:
-    """What to do about a factor that is too small. Sometimes the job can't get the largest factor that a lane needs
-    yet. Even so, the factor can be raised as far as lanes need whose records would wait too long.
+    """What to do about a factor that is too small. The job may have to wait before it gets the largest factor that any
+    lane needs. Until then, the job can get the factor that is needed by the lanes whose records would wait too long.
 
     Args:
         patience: how many seconds of the cooldown are left.

@@ -59,9 +59,8 @@ class Findings:
         arriving: how many records per second arrived for all lanes together at the last conclusive look.
         too_small: the last factor that proved too small soon after the job got it; None if no such factor counts any
             more.
-        changed: when the generation of the last change was first seen. If the job was later seen in a state other than
-            running, this is the time at which it was last seen in such a state. Minus infinity if no change has been
-            seen.
+        changed: when the generation of the last change was first seen, or when the job was last seen in a state other
+            than running, whichever is later. Minus infinity if no change has been seen.
         rising: the unbroken series of looks, up to the latest one, that found the factor too small.
         pressing: like ``rising``, but for looks that found the factor too small because records would wait too long.
         falling: like ``rising``, but for looks that found the factor too large.

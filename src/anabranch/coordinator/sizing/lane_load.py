@@ -21,8 +21,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""If an earlier batch was far smaller than a later one, the later batch is better evidence once functions have worked
-in it for this many seconds.
+"""A batch is better evidence than an earlier batch that was far smaller, once functions have worked for this many
+seconds in the larger batch.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0
@@ -31,8 +31,8 @@ before that time prove little.
 """
 _LONG = 2.0
 _SURELY = 0.9
-"""If functions took this share of the time since a batch's first record, they count as having taken all of this time,
-because the two times are measured at slightly different moments.
+"""If functions took at least this share of the time since a batch's first record, they count as having taken all of it.
+The reason is that the two times are measured at slightly different moments.
 """
 _SLOWEST = 1e-6
 """The number of records per second below which a rate counts as zero."""
@@ -46,8 +46,8 @@ _HOT_SKEW = 2.0
 divide.
 """
 _MATTERS = 0.3
-"""While a lane's batches are still small, everything except functions counts as fixed cost if functions hold up the
-lane for at least this share of the time.
+"""Applies while a lane's batches are still small. If functions then hold up the lane for at least this share of the
+time, everything else counts as fixed cost.
 """
 _EVENLY = 0.93
 """Buckets are hardly ever equally large, and the more buckets there are, the more they differ. So if the factor is
@@ -75,7 +75,7 @@ class LaneLoad:
         sure: whether there are enough observations to tell what share of the time functions take.
         working: the share of the time that functions need for the arriving records of the bucket with the most work.
         hot: the seconds per record for which functions held up the lane in the last batch. If the running batch is
-            better evidence, its value is used.
+            better evidence, ``hot`` is the value of the running batch.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
         rest: how many seconds per record everything else takes, without the fixed part of a batch.
         skew: the time that functions took for the SSP ``hottest``, as a multiple of their mean time for an SSP; 0 if

@@ -18,8 +18,8 @@ share of the target or less. Without this margin, the factor would soon rise aga
 should work off its backlog within this share of the target lag.
 """
 _GAIN = 0.8
-"""If a larger factor misses the target, it is worth the pause of a change only if it reduces the cost (see
-:func:`_cost`) to this share or less.
+"""A larger factor that misses the target is worth the pause of a change only if the factor reduces the cost to this
+share or less. For the cost, see :func:`_cost`.
 """
 _NEARLY = 1.1
 """Of the factors that cost at most this multiple of the lowest cost, the smallest is chosen."""
@@ -28,8 +28,8 @@ _SOON = 2
 minute, raised to this power.
 """
 _HELD_UP = 0.5
-"""Functions hold the lane up, unless they take less than this share of the time and everything else takes longer than
-they do.
+"""If functions take less than this share of the time, and everything else takes longer than functions, functions don't
+hold the lane up: everything else does. In all other cases, functions hold the lane up.
 """
 
 
@@ -61,7 +61,7 @@ class FactorNeed:
         now: the seconds until the backlog is worked off with the current factor; infinite if the backlog doesn't
             shrink.
         why: the metrics from which ``factor`` follows, as human-readable text.
-        advice: what else would help if no factor is sufficient; empty otherwise.
+        advice: what would help if no factor is sufficient.
     """
 
     factor: int

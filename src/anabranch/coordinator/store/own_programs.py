@@ -1,5 +1,5 @@
-"""The stored programs of jobs that run in one process with their coordinator. Such a job's code can change with each
-start, so a new program replaces the stored one, and the replaced code is deleted at once.
+"""The stored programs of jobs that run in one process with their coordinator. The code of such a job can change with
+each start. So a new program replaces the stored program, and the replaced code is deleted at once.
 """
 
 from __future__ import annotations

@@ -60,7 +60,9 @@ class _Connection(psycopg.Connection[Any]):
     """
 
     patience = 0.0
-    """The seconds that an answer may take in the current transaction, if this is more than :data:`ANSWERS_WITHIN`."""
+    """The seconds that an answer may take in the current transaction, if an answer may take longer than
+    :data:`ANSWERS_WITHIN`.
+    """
 
     def commit(self) -> None:
         try:

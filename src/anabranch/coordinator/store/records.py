@@ -136,8 +136,8 @@ class ChangeStep(Document, frozen=True, kw_only=True):
     deployment: int = 0
     """The deployment to which the job changes, if the event is the beginning of a change; 0 if unknown."""
     undone_because: str = ""
-    """If the event is the beginning of a change that undoes the former change, why that change was undone; empty
-    otherwise.
+    """If the event is the beginning of a change that undoes the former change, the reason for undoing the former
+    change. Otherwise empty.
     """
     outcome: Outcome | None = None
     """The outcome of the change, if the event is the end of a change."""

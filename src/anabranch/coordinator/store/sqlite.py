@@ -77,8 +77,8 @@ def explanation(error: DBAPIError, where: str, has_written: bool) -> AnabranchEr
     """The error to raise for a failed statement on the store at ``where``.
 
     Args:
-        has_written: whether this process has written to the store. If so, an error that can go away on its own, such as
-            a locked file, is a StoreUnavailableError.
+        has_written: whether this process has written to the store. If it has, an error that can go away on its own,
+            such as a locked file, is a StoreUnavailableError.
     """
     message = str(error.orig)
     if "locked" in message or "busy" in message:

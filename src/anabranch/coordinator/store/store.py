@@ -41,8 +41,8 @@ class Store:
     """A store at a database URL. The store is created if it doesn't exist. The URL ``sqlite://`` means a store in
     memory. Thread-safe.
 
-    A store in an older format is first migrated in one transaction. By this migration, a leader with an older anabranch
-    loses the lead.
+    A store in an older format is first migrated in one transaction. The migration takes the lead away from a leader
+    with an older anabranch.
 
     The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that nobody has claimed a later epoch. Without such
@@ -357,8 +357,7 @@ class Store:
             return rows.put_under_epoch(connection, changed, epoch)
 
     def expel(self, process: ContainerRecord, changed: Sequence[Lane], why: str, at: float, who: str) -> list[Lane]:
-        """Take a process's seat away, and give the ``changed`` lanes the job's next epoch. Returns the lanes as stored.
-        """
+        """Take a process's seat away. The ``changed`` lanes get the job's next epoch. Returns the lanes as stored."""
         with self.writing(seat_lost(process, at, who, why)) as connection:
             epoch = rows.next_epoch(connection, process.job)
             rows.mark_gone(connection, why, containers.c.id == process.id)

@@ -67,9 +67,9 @@ class JobHistory:
     """The history of a job."""
 
     since: int | None = None
-    """The first step for which :meth:`look` was called; None if there is no such step."""
+    """The first step for which :meth:`look` was called; None if :meth:`look` was never called."""
     last: int = -1
-    """The last step for which :meth:`look` was called; -1 if there is no such step."""
+    """The last step for which :meth:`look` was called; -1 if :meth:`look` was never called."""
     job: Rings = field(default_factory=dict)
     stages: Rings = field(default_factory=dict)
     lanes: Rings = field(default_factory=dict)
@@ -127,7 +127,9 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The values of several lanes together: the maximum for durations and shares of the time, otherwise the sum."""
+    """The values of several lanes together. For durations and shares of the time, this is the maximum. For everything
+    else, it is the sum.
+    """
     lag = live_view.lag_of(reports)
     return {
         "lag": math.nan if lag is None else float(lag),

@@ -20,8 +20,8 @@ __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
 _LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
 _NEAR = 60_000
-"""Among the partitions that aren't idle, a partition counts as holding event time back if its time is at most this many
-ms later than the earliest time of all of them.
+"""A partition counts as holding event time back if its time is at most this many ms later than the earliest time of all
+partitions. Idle partitions are left out.
 """
 
 

@@ -51,7 +51,7 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The offset at which a lane begins to read a broadcast partition. Some parts of the lane's tasks may have
-    processed records beyond this offset; the result also contains the positions of these parts. ``former`` contains the
+    processed records beyond this offset. The result also contains the positions of these parts. ``former`` contains the
     closed lanes that had the tasks. For each task, only the lanes of the latest deployment count. If a lane never
     began, and the partition was new for this lane, the lane never read the partition, and doesn't count.
 

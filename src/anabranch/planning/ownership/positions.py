@@ -1,5 +1,5 @@
-"""Determines where a lane begins to read an SSP after a change, which may have changed the factor. Each part of the
-SSP's keys begins at the position that the part's former owner had reached.
+"""Determines where a lane begins to read an SSP after a change. The change may be a change of the factor. Each part of
+the SSP's keys begins at the position that the part's former owner had reached.
 
 Each bucket of a factor lies within one bucket of every smaller factor. So if two buckets have keys in common, one of
 them has all keys of the other.
@@ -21,7 +21,7 @@ __all__ = ["Former", "FormerPosition", "KeyPart", "after", "all_at", "lowered", 
 
 @dataclass(frozen=True)
 class FormerPosition:
-    """Where a lane that has ended stopped reading one of its SSPs, and the lane's factor."""
+    """The position at which a lane stopped reading one of its SSPs when the lane ended, and the lane's factor."""
 
     position: Position
     factor: int
@@ -51,8 +51,8 @@ class KeyPart(NamedTuple):
 
 
 class Former:
-    """The final positions of SSPs of the same partition, from which lanes continue. One object serves all SSPs of the
-    partition, because there can be a thousand of them, both before and after a change.
+    """The final positions of the SSPs of one partition. Lanes continue from these positions. One object serves all SSPs
+    of the partition, because a partition can have a thousand SSPs, both before and after a change.
     """
 
     def __init__(self, former: Iterable[FormerPosition]) -> None:

@@ -122,9 +122,9 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: the dead-letter stream of each source that has one, by the source's name.
+        aside: maps the name of each source that has a dead-letter stream to this stream.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. If several groups
-            read a source, only the lanes of one group do so.
+            read a source, only the lanes of one group write the source's unreadable records.
     """
     rejecting = [n.name for n in group.nodes if _rejects(group, n)]
     rejecting += [late_of(n) for n in group.nodes if on_late(n) == "dead-letter"]

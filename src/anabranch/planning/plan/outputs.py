@@ -50,9 +50,9 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """The dead-letter stream of each source that needs one, by the source's name. A ``read`` always needs a dead-letter
-    stream, because its records may be unreadable. The records of an intermediate stream are readable, so an
-    intermediate stream needs one only if an operator of the stage can reject a readable record.
+    """Maps the name of each source that needs a dead-letter stream to this stream. A ``read`` always needs a
+    dead-letter stream, because its records may be unreadable. The records of an intermediate stream are readable, so an
+    intermediate stream needs a dead-letter stream only if an operator of the stage can reject a readable record.
     """
     found: dict[str, Output] = {}
     for source in stage.sources:

@@ -46,7 +46,8 @@ class Output(Document, frozen=True, kw_only=True):
     """An output and its promise.
 
     Attributes:
-        stream: the name of the stream or, for a table, of the output; None for a ``foreach_batch``.
+        stream: the name of the stream. For a table, this is the name of the output. For a ``foreach_batch``, it is
+            None.
         partitions: the partition count of the stream. If the stream doesn't exist, it is created with this count. For
             other outputs, the number means nothing.
         dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of its records.

@@ -23,7 +23,7 @@ __all__ = ["check_shuffled", "partition_counts", "stage_inputs", "stage_model", 
 def partition_counts(
     graph: Graph, cut: Iterable[Stage], systems: Mapping[str, str], around: Surroundings
 ) -> dict[str, int]:
-    """The partition counts of the streams that the stages read, by the stream's name.
+    """Maps the name of each stream that the stages read to the stream's partition count.
 
     - The count of an existing stream is in ``around.partitions``.
     - For an input that is bound to a pattern, the result contains the partition count of each of the input's streams.
