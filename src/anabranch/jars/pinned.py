@@ -63,7 +63,8 @@ class JarSet:
 
     @property
     def is_there(self) -> bool:
-        """Whether the cache has all jars of the set, with the right checksums. Raises OSError if a jar is unreadable.
+        """Whether the cache has all jars of the set, with the right checksums. Raises OSError if one of the jars can't
+        be read.
         """
         return all(jar.is_in(self.folder) for jar in self.jars)
 
