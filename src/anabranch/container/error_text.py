@@ -34,8 +34,8 @@ _OF_OPERATOR = re.compile(
     r"^== (?:SQL|DataFrame)\b",
     re.MULTILINE,
 )
-"""Matches the error texts of failed functions and expressions. Doesn't match if the table of a ``join_table`` couldn't
-be read."""
+"""Matches the error text of a function or an expression of the job that has failed. Doesn't match the error text of a
+``join_table`` that couldn't read its table."""
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600
 _MOST_REASONS = 2
@@ -50,8 +50,8 @@ class Remedy(enum.Enum):
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
-    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless it
-    has already waited too long."""
+    """The cause is outside the job (a disk, a broker, a database). The lane continues once the cause is gone, unless
+    the lane has already waited too long."""
     PROCESS = "a new process"
     """The cause is unknown, or lies in the Java process. Further attempts in the same process may therefore fail, too.
     """
@@ -67,7 +67,7 @@ class Failure:
         cure: what the user can do.
         remedy: what may help without the user.
         awaits: what the lane waits for, if waiting is the remedy; otherwise empty.
-        unless_full: the failure to report instead if no disk is full; None if that needn't be checked.
+        unless_full: the failure to report instead of this one if no disk is full; None if disks needn't be checked.
     """
 
     what: str
@@ -195,12 +195,13 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
     If the error's text names a known problem outside the job, such as a full disk or an unreachable broker, the
     failure's remedy is to wait. For an error in the job's own code, the remedy is to wait only if the text names a full
-    disk. In this case, :attr:`Failure.unless_full` is the failure to report if no disk turns out to be full.
+    disk. The text may be wrong about the disk. For this reason, :attr:`Failure.unless_full` contains the failure to
+    report if no disk turns out to be full.
 
     Args:
-        home: the job's folder. A stack frame in this folder means that the job's own code failed. The failure then
-            names the line of code, unless the error quotes one of anabranch's own errors. If ``home`` is empty, stack
-            frames aren't searched.
+        home: the job's folder. If the stack trace has a frame in this folder, the job's own code failed, and the
+            failure names the line of code. If the error quotes one of anabranch's own errors, no line is named. If
+            ``home`` is empty, stack frames aren't searched.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):
@@ -215,9 +216,9 @@ def failure(error: BaseException, home: str = "") -> Failure:
 
 
 def _is_of_job(text: str, home: str) -> bool:
-    """Whether the job's own code (a function or an expression) has failed. The error text of such a failure says little
-    about the lane's surroundings. The text may quote any value of a record, or describe a problem with a service that
-    the code calls. Whether such a service will recover isn't known."""
+    """Whether the job's own code (a function or an expression) has failed. The error text of such a failure is weak
+    evidence of a full disk or an unreachable broker, because the text may quote any value of a record. The text may
+    also describe a problem with a service that the code calls. Whether such a service will recover isn't known."""
     if _OF_OPERATOR.search(text) is not None:
         return True
     return bool(home) and root_cause.parsed(text).frame_in(home) is not None

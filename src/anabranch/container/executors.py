@@ -131,8 +131,8 @@ def _check(spark: SparkSession, settings: Settings, graph: Graph, slots: int) ->
 
 
 def why_no_python(error: Exception) -> str:
-    """Why executors can't run Python functions. If Python couldn't be started, this is Spark's message about the start;
-    otherwise, it is the error's root cause."""
+    """Why executors can't run Python functions. If Python couldn't be started, the result is Spark's message about the
+    failed start. Otherwise, the result is the root cause of ``error``."""
     found = _PYTHON_SAID.search(str(error))
     return found[1] if found is not None else error_text.failure(error).what
 

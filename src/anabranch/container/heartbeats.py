@@ -25,8 +25,9 @@ from anabranch.throttle import LastTold
 __all__ = ["BackgroundHeartbeats", "Coordination", "DirectHeartbeats", "Heartbeats"]
 
 _SHORTEST = 0.75
-"""The shortest time that a poll waits, as a share of the period. The time is random, because otherwise, containers that
-were once delayed together would always send their heartbeats at the same time.
+"""The shortest time that a poll waits, as a share of the period. Each poll waits for a random time between
+this share and the whole period. With a fixed time, containers that were once delayed together would send all later
+heartbeats at the same time.
 """
 
 _LIVE = 1.0
@@ -66,8 +67,8 @@ class Heartbeats(Protocol):
     def take(
         self, reports: Sequence[LaneReport], copies: Sequence[StandbyReport] = (), prepared: Sequence[str] = ()
     ) -> HeartbeatResponse | None:
-        """Report on lanes and standbys (``copies``), and name the upcoming lanes whose preparation has ended
-        (``prepared``, by id). Returns what should run; None as long as this isn't known.
+        """Report on lanes and standbys (``copies``). ``prepared`` contains the ids of the upcoming lanes whose
+        preparation has ended. Returns what should run; None until the coordinator has said what should run.
 
         Raises:
             FencedError: the seat is lost, and everything must stop.
@@ -75,8 +76,8 @@ class Heartbeats(Protocol):
         ...
 
     def leave(self, reports: Sequence[LaneReport], *, returns: bool = False) -> None:
-        """Give up the seat. Call this once all lanes have ended. ``returns`` says whether a new process will then
-        ask for a seat.
+        """Give up the seat. Call this once all lanes have ended. ``returns`` says whether a new process will ask
+        for a seat after this process has left.
         """
         ...
 
@@ -151,21 +152,21 @@ class Contents:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it gives up its seat. ``returns`` says whether a new process will then ask for a
-    seat."""
+    """A container's notice that it gives up its seat. ``returns`` says whether a new process will ask for a seat
+    after this container has left."""
 
     returns: bool
 
 
 class BackgroundHeartbeats:
-    """Sends heartbeats from its own threads: long polls, which wait for news, and a heartbeat whenever the state of a
-    lane or a standby changes.
+    """Sends heartbeats from two threads of its own. One thread sends long polls, which wait for news. The other thread
+    sends a heartbeat whenever the state of a lane or a standby changes.
 
     A failed heartbeat counts as missed, and the threads continue.
 
     Args:
-        period: the longest time in seconds that a poll waits. While the coordinator can't be reached, this is also the
-            time between two attempts, but no more than a quarter of the lease.
+        period: the longest time in seconds that a poll waits. While the coordinator can't be reached, the
+            pause between two attempts is ``period`` or a quarter of the lease, whichever is shorter.
         say: called with a message when the coordinator can no longer be reached, and when it can be reached again.
     """
 

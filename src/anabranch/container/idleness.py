@@ -14,8 +14,9 @@ class Idleness:
     """Tracks a lane's positions, and determines which of the lane's SSPs are idle.
 
     Args:
-        patience: the seconds without a new record after which an SSP is idle. The time before the SSP was first seen
-            doesn't count, unless the SSP was idle when the lane last ended: see :meth:`carry`.
+        patience: the seconds without a new record after which an SSP is idle. The seconds are counted from the moment
+            when the SSP is first seen. :meth:`carry` makes an exception for SSPs that were idle when the lane last
+            ended.
     """
 
     def __init__(self, patience: float) -> None:
@@ -23,7 +24,7 @@ class Idleness:
         self._seen: dict[str, tuple[int, float]] = {}
 
     def carry(self, idle: Collection[str], positions: Positions, ends: Positions) -> dict[str, int]:
-        """Mark SSPs that were idle when the lane last ended as idle again. Call this when the lane starts. Returns the
+        """Mark as idle the SSPs that were idle when the lane last ended. Call this when the lane starts. Returns the
         marked SSPs with their positions.
 
         Args:

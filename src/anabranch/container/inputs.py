@@ -131,7 +131,7 @@ class Inputs:
         connector would skip the records before that position. Does nothing while the streams can't be looked up.
 
         Args:
-            folder: the lane's folder. Only the first call reads the ids in it.
+            folder: the lane's folder. Only the first call reads the streams' ids from the folder.
 
         Raises:
             StateError: a stream was deleted and created again.

@@ -124,7 +124,7 @@ class Load:
             self.throughput = max(0.0, (self._looks[-1].done - first.done) / self.span)
 
     def _arriving(self) -> float:
-        """The records that arrived per second, since the inputs' end offsets have been known."""
+        """The records that arrived per second. The rate is measured from the first sample with known end offsets."""
         known = [(each.at, each.ends) for each in self._looks if each.ends is not None]
         if not known:
             return 0.0

@@ -17,9 +17,9 @@ def bases(lane: Lane, stream: str, count: int) -> int:
     """Infer from a lane's partitions how many partitions a stream had when the lane's state was first written.
 
     The partitions that a lane gains in an expansion reveal the old partition count: their numbers exceed the numbers of
-    the lane's old partitions by multiples of that count. Even if the lane has no such partitions, the stream may have
-    been expanded. The result is then a guess: the smallest divisor of ``count``, the current partition count, that is
-    higher than the numbers of the lane's partitions.
+    the lane's old partitions by multiples of that count. If the lane has no such partitions, the stream may still
+    have been expanded, and the result is a guess. The guess is the smallest divisor of ``count``, the current partition
+    count, that is higher than the numbers of the lane's partitions.
     """
     its = {(ssp.partition, lane.base.get(str(ssp), ssp).partition) for ssp in lane.ssps if ssp.stream == stream}
     known = [partition - base for partition, base in its if partition > base]
@@ -28,8 +28,8 @@ def bases(lane: Lane, stream: str, count: int) -> int:
 
 
 def disagreeing(system: System, stream: str, partitions: Iterable[int], base: int) -> str:
-    """Check the keys of the newest records in these partitions. Returns a sentence about the first key that is in an
-    unexpected partition; empty if there is none.
+    """Check the keys of the newest records in ``partitions``. Returns a sentence about the first key that is in an
+    unexpected partition; empty if there is no such key.
 
     Args:
         base: the stream's original partition count. After an expansion, records with the same key can be in different

@@ -21,7 +21,7 @@ _PATIENCE = 5.0
 
 class Preparations(Generic[T]):
     """For each upcoming lane, takes over the lane's outputs and analyzes its query, in a separate thread. If one of
-    these steps fails, the lane performs it itself when it starts.
+    these steps fails, the step is repeated when the lane starts.
 
     Args:
         take: takes over a lane's outputs.
@@ -53,8 +53,8 @@ class Preparations(Generic[T]):
                 self._begun[key].start()
 
     def under_way(self, coming: Iterable[Lane]) -> bool:
-        """Whether the preparation of any of these lanes is under way, and began less than ``_PATIENCE`` seconds ago. If
-        so, the predecessors should keep running.
+        """True if at least one lane in ``coming`` is being prepared, and its preparation began less than ``_PATIENCE``
+        seconds ago. If the result is True, the predecessors should keep running.
         """
         begun = [self._begun.get((lane.id, lane.epoch)) for lane in coming]
         return any(each is not None and each.is_under_way for each in begun)

@@ -1,8 +1,8 @@
 """Limits how many queries start at the same time, because a query starts a Python process for each of its sources.
 
-Spark gives such a process ten seconds to connect, and this limit can't be configured. On a cluster, each process must
-first import its modules. If many processes do so at the same time on few cores, the imports take longer than ten
-seconds, and the queries fail.
+Spark gives a source's Python process ten seconds to connect, and this limit can't be configured. On a cluster, each
+process must first import its modules. If many processes import modules at the same time on few cores, the imports take
+longer than ten seconds, and the queries fail.
 """
 
 from __future__ import annotations

@@ -177,9 +177,9 @@ class Container:
 
     def _not_too_early(self, answer: HeartbeatResponse) -> Iterator[WantedLane]:
         """Yields the wanted lanes. A lane that runs here and should close keeps running while its successors are still
-        being prepared, here or in other containers. This shortens the pause in output. Such a lane is yielded with
-        ``closing=False``. Its batches are brief from then on, so that it can end soon after its successors are
-        prepared.
+        being prepared, here or in other containers. This delay shortens the pause in output. Such a lane is yielded
+        with ``closing=False``. From then on, the lane's batches are brief, so that the lane can end soon after its
+        successors are prepared.
         """
         self._closing = []
         for each in answer.wanted:
@@ -274,7 +274,7 @@ class Container:
         return self._builder.prestarted(lane, starting, self._preparations.foreseen(lane))
 
     def _prestarted(self, lane: Lane, starting: Callable[[], Offsets]) -> PrestartedQuery | None:
-        """The lane's prestarted query; None if there is none that fits the lane and starts at its start offsets."""
+        """The lane's prestarted query; None if no prestarted query fits the lane and its start offsets."""
 
         def wanted() -> tuple[LaneQuery, Offsets]:
             begins, lane_folders = starting(), self._builder.lane_folders

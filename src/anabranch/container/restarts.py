@@ -31,7 +31,8 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure, given what may help, and whether the lane can have another attempt or another process."""
+    """What follows a failure. ``remedy`` says what may help. ``attempts_left`` and ``processes_left`` say whether the
+    lane can have another attempt and another process."""
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere

@@ -58,7 +58,7 @@ class Standstill:
         self._since: dict[str, tuple[int, float]] = {}
 
     def begin(self) -> None:
-        """Forget all positions: time in which SSPs made no progress before this call doesn't count."""
+        """Forget all positions, so that time without progress before this call doesn't count."""
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:

@@ -94,7 +94,8 @@ class Cause:
 
     @property
     def told(self) -> str:
-        """The exception in one line: Spark's condition with its sentence, otherwise the class with the message."""
+        """The exception in one line. If the exception has one of Spark's error conditions, the line contains the
+        condition and its sentence. Otherwise, the line contains the exception's class and message."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
@@ -116,8 +117,8 @@ class RootCause:
     """The causes of a failure.
 
     Attributes:
-        causes: the exceptions from the outermost to the deepest, without wrappers. If there are only wrappers, the
-            deepest of them; empty if the text has no exceptions.
+        causes: the exceptions from the outermost to the deepest, without wrappers. If all exceptions are wrappers,
+            ``causes`` contains only the deepest wrapper. Empty if the text has no exceptions.
         loss: how a Spark executor was lost; empty if none was.
         times: how many times Spark has tried the Spark task that failed; 0 if that isn't known.
     """

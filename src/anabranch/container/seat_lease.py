@@ -32,9 +32,9 @@ class SeatLease:
         me: the coordinator's answer to the request for the seat.
         registered_at: when the seat was requested, on ``clock``.
         clock: returns the seconds of a clock that keeps running while the machine sleeps.
-        stops_because: why the container stops before its lease ends if it can't reach its coordinator; empty if it
-            continues. A container in a separate process continues only if ``[job] on_coordinator_loss`` is "continue",
-            the job doesn't run in real time, and all of its outputs can be fenced.
+        stops_because: why a container that can't reach its coordinator stops before its lease ends; empty if such a
+            container continues. A container in a separate process continues only if ``[job] on_coordinator_loss`` is
+            "continue", if the job doesn't run in real time, and if all of the job's outputs can be fenced.
     """
 
     def __init__(
@@ -67,13 +67,14 @@ class SeatLease:
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator couldn't be reached, if the lease has ended for this reason; otherwise empty."""
+        """If the lease has ended because the coordinator couldn't be reached, the reason why it couldn't be reached;
+        otherwise empty."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. After the container has given up
-        its seat, the end of the lease is no reason. Once there is a reason, everything must end, even if the
+        """Why everything must end now; empty as long as the container can continue. The end of the lease is a
+        reason only until the container has given up its seat. Once there is a reason, everything must end, even if the
         coordinator can be reached again."""
         keep = self.me.lease * _STOPPING
         expires = self._stops_because and not self._has_left
@@ -91,8 +92,8 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
         prepared: Sequence[str] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving`` says whether the container gives up its seat, and ``returns`` whether a new
-        process will then ask for a seat in place of this one. For the other arguments, see :meth:`Heartbeats.take`.
+        """The next heartbeat. ``leaving`` says whether the container gives up its seat. ``returns`` says whether a new
+        process will ask for a seat in place of this process. For the other arguments, see :meth:`Heartbeats.take`.
         """
         self._number += 1
         seen = -1 if self._answer is None else self._answer.revision
@@ -111,7 +112,7 @@ class SeatLease:
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
         """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in the answer
-        are ignored, but the loss of the seat always counts."""
+        are ignored. An answer that says that the seat is lost always counts."""
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return

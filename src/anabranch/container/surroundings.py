@@ -141,12 +141,13 @@ _KINDS = (
 
 def awaited(text: str) -> Surrounding | None:
     """The part of the surroundings that has caused a failure, according to the failure's complete ``text``; None if the
-    text names none."""
+    text names no such part."""
     return next((kind for kind in _KINDS if kind.pattern.search(text)), None)
 
 
 def full_disks(places: Iterable[str]) -> list[str]:
-    """A message for each full disk that contains any of these folders. Folders that can't be examined are left out."""
+    """A message for each full disk that contains any of the folders in ``places``. Folders that can't be examined are
+    left out."""
     notes: dict[tuple[int, int], str] = {}
     for place in places:
         try:

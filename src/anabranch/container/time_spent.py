@@ -47,13 +47,14 @@ class TimeSpent:
     def look(
         self, operators: Iterable[Operator], now: float, step: str, stepped: float
     ) -> tuple[dict[str, float], str]:
-        """The seconds that the batch has spent in each phase until ``now``, and the current phase. The current phase is
-        the driver's step or, while the driver is computing, the phase that took most of the last ``_RECENT`` seconds.
+        """The seconds that the batch has spent in each phase until ``now``, and the current phase. While the
+        driver is computing, the current phase is the phase that took most of the last ``_RECENT`` seconds. Otherwise,
+        the current phase is the driver's step.
 
-        Publishing and committing get the time that the driver spends in these steps. The time before these steps is
-        divided among the other phases according to the reports of Spark tasks. Time that a Spark task spends in Java
-        counts as state if the task gets rows that were brought together by key. Otherwise, it counts as reading. Time
-        in which no Spark task runs also counts as reading.
+        The time that the driver spends in publishing and committing counts for these two phases. The time before these
+        steps is divided among the other phases according to the reports of Spark tasks. If a Spark task gets rows that
+        were brought together by key, the task's time in Java counts as state. The time that any other task spends in
+        Java counts as reading. Time in which no Spark task runs also counts as reading.
 
         Args:
             step: what the driver is doing: "computing", "publishing" or "committing".

@@ -1,4 +1,5 @@
-"""Determines whether a batch takes, or will take, longer than a transaction may, and plans it again with fewer rows."""
+"""Determines whether a batch takes, or will take, longer than a transaction may take. Also plans such a batch again
+with fewer rows."""
 
 from __future__ import annotations
 
@@ -23,15 +24,16 @@ def is_too_long(error: BaseException) -> bool:
 
 def outlasts(progress: BatchProgress | None, allowed: float) -> bool:
     """Whether a batch will probably take longer than ``allowed`` seconds. False as long as too little is known about
-    the batch's speed, and once the batch is publishing or committing, because the slow part is then over."""
+    the batch's speed. Also False once the batch is publishing or committing, because its slow part is over."""
     if progress is None or progress.left is None or progress.phase in _WRITTEN:
         return False
     return progress.seconds > _SURE * allowed and progress.seconds + progress.left > allowed
 
 
 def shrink(folder: Folder, starting: Mapping[str, Mapping[int, int]], most: int) -> int:
-    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets the batch had; 0 if the
-    batch had no more than ``most``, and so wasn't changed. Call this only if no output contains any part of the batch.
+    """Plan the pending batch again with at most ``most`` offsets. Returns how many offsets the batch had. If the
+    batch had no more than ``most`` offsets, the batch isn't changed, and the result is 0. Call this only if no output
+    contains any part of the batch.
 
     Args:
         starting: the offsets at which the lane's first batch begins, by stream and partition.

@@ -16,7 +16,8 @@ _MOST_DOUBLINGS = 10
 
 @dataclass(frozen=True)
 class Wait:
-    """What a lane waits for, since when (in seconds on any clock), and how many times it has failed since then."""
+    """What a lane waits for, since when (in seconds on any clock), and how many times the lane has failed since
+    then."""
 
     awaited: str
     since: float
@@ -34,8 +35,8 @@ def pause(wait: Wait, now: float, longest: float, chance: float) -> float | None
 
     Args:
         longest: the seconds after which a waiting lane counts as failed.
-        chance: a random number from 0 to 1 that varies the result. Without it, all lanes that wait for the same thing
-            would try again at the same time.
+        chance: a random number from 0 to 1 that varies the result. If the result didn't vary, all lanes that wait for
+            the same thing would try again at the same time.
     """
     left = longest - max(0.0, now - wait.since)
     if left <= 0 and not math.isinf(longest):

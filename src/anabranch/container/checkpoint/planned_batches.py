@@ -13,13 +13,14 @@ from anabranch.spark.query.planned_batch import Batch
 __all__ = ["planned_batches"]
 
 _KEPT = 8
-"""The number of batches whose plans are kept: while the newest batch runs, the offsets of earlier batches are still
-needed."""
+"""The number of batches whose plans are kept. More than one plan is kept because the offsets of earlier batches are
+still needed while the newest batch runs."""
 
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
-    """A function that returns the plan of the batch with a given number. Call ``planned_batches`` again for each new
-    query: the function keeps the plans that it has read, and a batch can be planned again before another query starts.
+    """A function that returns the plan of the batch with a given number. The function keeps the plans that it has read.
+    Between two queries, a batch may be planned again, so that the kept plan is out of date. For this reason, call
+    ``planned_batches`` again for each new query.
     """
     known: dict[int, tuple[Batch, Entry]] = {}
 

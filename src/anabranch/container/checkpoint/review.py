@@ -42,9 +42,9 @@ class Finding:
     Attributes:
         part: the lane or stream.
         path: the file, folder or SSP that has the problem; empty if the problem is elsewhere.
-        problem: what is wrong, as the rest of a sentence that begins with the ``path``, if there is one.
-        lost: what can't be recovered without a backup; empty if nothing is lost, or if this isn't known.
-        mends: what ``--repair`` does about the problem; empty if it does nothing.
+        problem: what is wrong. If there is a ``path``, the text continues a sentence that begins with the path.
+        lost: what can't be recovered without a backup; empty if nothing is lost, or if the loss isn't known.
+        mends: what ``--repair`` does about the problem; empty if ``--repair`` does nothing about it.
     """
 
     part: str
@@ -144,13 +144,13 @@ def settled(look: Callable[[], LaneFiles], systems: Systems, published: Callable
 def of_lane(
     found: LaneFiles, systems: Systems, published: Callable[[Lane], int]
 ) -> tuple[list[Finding], Resumption | None]:
-    """Check a stopped lane. Returns the lane's problems, and the Resumption with which its folder can be repaired.
-    There is no Resumption if the folder can't be repaired, if no repair is necessary, or if it isn't known which
-    batches the outputs contain.
+    """Check a stopped lane. Returns the lane's problems, and the Resumption with which the lane's folder can be
+    repaired. There is no Resumption if the folder can't be repaired, if no repair is necessary, or if it
+    isn't known which batches the outputs contain.
 
     Args:
-        published: given a lane, returns the last of its batches that is in an exactly-once output or a table, -1 if
-            none. Raises AnabranchError if this isn't known.
+        published: given a lane, returns the lane's last batch that is in an exactly-once output or a table; -1 if
+            there is no such batch. Raises AnabranchError if the last batch isn't known.
     """
     lane, part = found.lane, f"lane {found.lane.id}"
     if found.files is None:
@@ -185,8 +185,8 @@ def of_lane(
 
 
 def of_streams(systems: Systems, streams: Iterable[tuple[str, str]]) -> list[Finding]:
-    """The problems with the files of these streams, given as pairs of system and stream. Missing streams are reported
-    by :func:`of_lane`."""
+    """The problems with the files of ``streams``, which contains pairs of a system and a stream. Missing streams are
+    reported by :func:`of_lane`."""
     findings = []
     for system, stream in sorted(streams):
         with contextlib.suppress(NotFoundError):
@@ -254,8 +254,8 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems, *, tables: bool) -> Iterator[Finding]:
-    """The findings about output streams and tables that contain less than the lane's folder says, and about those
-    that can't be looked up."""
+    """A finding for each output stream or table that contains less than the lane has written according to its folder,
+    and for each output that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Determines which of the files that a restart needs are unusable, and from which batch the lane can continue."""
+"""Finds the files that a restart needs but can't use, and determines from which batch the lane can continue."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a lane continues: after ``batch`` (-1: from the start) or, if ``pending``, by running ``batch`` again."""
+    """Where a lane continues. If ``pending``, the lane runs ``batch`` again. Otherwise, the lane continues after
+    ``batch``, or from its beginning if ``batch`` is -1."""
 
     batch: int
     pending: bool
@@ -61,8 +62,8 @@ class Checkpoint:
         read: returns the content of a file, given its path in the folder.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
-        least: a batch that the lane has certainly planned, or taken over with its folder; -1 if there is none. See
-            :func:`least`.
+        least: a batch that must be in the folder, because the lane has planned the batch, or has taken it over with
+            the folder; -1 if there is no such batch. See :func:`least`.
     """
 
     sizes: Mapping[str, int]
@@ -163,8 +164,8 @@ class Checkpoint:
         return None
 
     def _snapshots(self, names: Iterable[str]) -> dict[str, Fault | None]:
-        """The snapshots among these files, by name. The value is the snapshot's problem, or None if the snapshot is
-        usable."""
+        """The problem of each snapshot among the files ``names``, by the snapshot's name. The problem is None if the
+        snapshot is usable."""
         snapshots = [name for name in names if name.rpartition(".")[2] in _SNAPSHOTS]
         self._known_snapshots.update({name: self._snapshot(name) for name in {*snapshots} - {*self._known_snapshots}})
         return {name: self._known_snapshots[name] for name in snapshots}
@@ -225,16 +226,16 @@ class Checkpoint:
 def least(lane: Lane) -> int:
     """The latest batch that, according to the store, must be in a lane's folder; -1 if there is none.
 
-    If the lane has taken over a folder, this batch is the former lane's last one. If the lane has its own folder and
-    has ever ended after committing a batch, the result is batch 0. Nothing is certain about later batches, because they
-    may have been discarded since then, due to damaged files.
+    If the lane has taken over the folder of a former lane, the result is the former lane's last batch. If the lane has
+    its own folder and has ever ended after committing a batch, the result is batch 0. Later batches don't count,
+    because a repair of damaged files may have discarded them.
     """
     return max(lane.first_batch - 1, min(lane.last_batch, 0))
 
 
 def faults(checkpoint: Checkpoint) -> list[Fault]:
-    """The files that a restart from this folder needs but can't use. If several of these files contain state, only one
-    of them is returned."""
+    """The files of ``checkpoint`` that a restart needs but can't use. If several such files contain state, only one of
+    them is returned."""
     planned, committed = checkpoint.planned, checkpoint.committed
     last = max(planned, committed)
     if last < checkpoint.least:
@@ -257,15 +258,16 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     - The plan and the commit of the previous batch are intact, and so is the state before the batch. The lane then runs
       the batch again.
 
-    The result is never a batch before ``published``, because the lane would then repeat output. Only the batch
-    ``published`` itself can be run again: the outputs know which part of this batch they contain.
+    The result is never a batch before ``published``: if the lane continued after an earlier batch, the lane would
+    repeat output. The batch ``published`` itself can be run again, because the outputs know which part of this batch
+    they contain.
 
     If no batch meets these conditions, the lane can still start from its beginning, but only if batch 0 is its first
     and only batch, ``checkpoint.least`` is -1, and nothing is published.
 
     Args:
-        first: the lane's first batch. The batch before it belonged to another lane: the lane can continue after it, but
-            can't run it again.
+        first: the lane's first batch. The batch before ``first`` belonged to another lane. The lane can continue after
+            that batch, but can't run that batch again.
         published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)

@@ -28,8 +28,8 @@ _Key = tuple[str, int, int]
 class Standbys:
     """Maintains standbys in a thread, and refreshes them when their lanes have committed more batches.
 
-    If a standby can't be refreshed or removed, the problem is reported, and another attempt follows later. A standby
-    that is missing or out of date has only one effect: it takes longer to take over the standby's lane.
+    If a standby can't be refreshed or removed, the problem is reported, and another attempt follows later. If a
+    standby is missing or out of date, the only effect is that a process takes longer to take over the lane.
 
     Args:
         folder: returns a lane's folder, given the lane's id and the folder's epoch.

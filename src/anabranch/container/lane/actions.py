@@ -14,8 +14,8 @@ class TakeFolder:
 
 @dataclass(frozen=True)
 class AwaitAcknowledgement:
-    """Report the folder, and check the inputs and outputs. Then wait until the coordinator knows the folder or the lane
-    has to leave. Returns AcknowledgementAwaited."""
+    """Report the folder, and check the inputs and outputs. Then wait until the coordinator knows the folder, or
+    until the lane has to leave. Returns AcknowledgementAwaited."""
 
 
 @dataclass(frozen=True)

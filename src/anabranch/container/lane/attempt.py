@@ -34,8 +34,8 @@ offsets, and a function that counts dropped records."""
 
 @dataclass
 class Counts:
-    """Counts of dropped records and late rows. ``late`` counts late rows, by SSP, only in former queries of the
-    attempt: the current query keeps its own count."""
+    """Counts of dropped records and late rows. ``late`` contains the numbers of late rows in the attempt's former
+    queries, by SSP. The current query keeps its own count of late rows."""
 
     dropped: int = 0
     late: Counter[str] = field(default_factory=Counter)
@@ -101,8 +101,8 @@ class Attempt:
 
     def take_folder(self, folder: Folder) -> None:
         """Use a folder, and store the start offsets in it. If an earlier attempt has stored other start offsets in the
-        folder, these replace the current ones. The offsets that the lane's definition prescribes (``begins``) always
-        apply."""
+        folder, the stored offsets are used instead. Offsets that the lane's definition prescribes (``begins``) always
+        take precedence."""
         noted = parsed(folder.note_starting(texts(self.starting)))
         own = {ssp: offset for ssp, offset in noted.items() if ssp in self.starting}
         self.starting = {**self.starting, **own, **self.lane.begins}
@@ -133,8 +133,8 @@ class Attempt:
         }
 
     def pending_ranges(self) -> dict[str, tuple[int, int]]:
-        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or if this can't be
-        determined."""
+        """The pending batch's first offset and end offset, by SSP; {} if no batch is pending, or if the offsets
+        can't be determined."""
         try:
             folder = self.folder_in_use
             return (

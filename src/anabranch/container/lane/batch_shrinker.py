@@ -30,8 +30,8 @@ class BatchShrinker:
         """The maximum number of rows for the pending batch, if it must be planned again; otherwise 0."""
 
     def goes_on_smaller(self, error: Exception) -> bool:
-        """Whether ``error`` says that a batch took too long, and the batch can be run again with fewer rows. If so, the
-        next :meth:`shrink` plans the batch again."""
+        """True if ``error`` says that a batch took too long, and if this batch can be run again with fewer rows. If the
+        result is True, the next :meth:`shrink` plans the batch again."""
         if not too_long_batches.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())

@@ -47,8 +47,8 @@ class Boundary:
         Any other batch that is pending after the query's end is finished, unless everything must end at once.
 
         Args:
-            turn: called repeatedly while waiting, instead of a check of the query's progress. With ``turn``, a batch is
-                broken off only if everything must end at once.
+            turn: a function to call repeatedly during the wait. By default, the query's progress is checked instead. If
+                ``turn`` is given, a batch is broken off only if everything must end at once.
         """
         attempt, query, life = self._attempt, self._attempt.current, self._life
         ending = self._breaking(turn is None)
@@ -81,8 +81,8 @@ class Boundary:
             self._await(last, turn)
 
     def finish(self, *, seen: bool = False) -> None:
-        """Finish or forget the pending batch of a former query, without starting another batch. ``seen`` says that part
-        of the batch is known to be visible. The batch is then finished, unless everything must end at once."""
+        """Finish or forget the pending batch of a former query, without starting another batch. If ``seen`` is
+        True, part of the batch is known to be visible, and the batch is finished unless everything must end at once."""
         attempt, folder = self._attempt, self._attempt.folder
         attempt.folder_in_use = folder
         query = attempt.use(attempt.build_query())
@@ -115,7 +115,7 @@ class Boundary:
 
     def _takes_back(self, query: LaneQuery) -> bool:
         """Forget the batch that a former query has started, if this is allowed and no part of the batch is in an
-        exactly-once output or a table. Returns whether it was forgotten."""
+        exactly-once output or a table. Returns whether the batch was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()
         if (
@@ -164,8 +164,8 @@ class Boundary:
         return breaking_off.estimated(at, number, spent, reporter.usual, cost)
 
     def _why_kept(self, number: int) -> str:
-        """Why a running batch can't be broken off; empty if no reason is known here. Even then, the query's gate can
-        prevent the batch from being broken off."""
+        """Why a running batch can't be broken off; empty if no reason is known here. Even if the result is empty,
+        ``query.gate`` can still refuse to break the batch off."""
         attempt, query = self._attempt, self._attempt.current
         if not self._life.closes():
             return ""  # the batch stays planned
@@ -191,7 +191,7 @@ class Boundary:
 
     def _tell_end(self) -> None:
         """Announce that the lane will end at the end offsets of its last planned batch. Does nothing if the lane
-        doesn't close, or leaves at once. Call this only if the batch can no longer be broken off."""
+        leaves at once, or if the lane isn't closing. Call this only if the batch can no longer be broken off."""
         attempt, folder = self._attempt, self._attempt.folder
         if self._life.closes() and not self._life.leaves_at_once() and folder.planned() >= 0:
             attempt.handover.ends_at(attempt.wholes(folder.planned_positions(folder.planned())))

@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 _PATIENCE, _OVERDUE = 0.5, 2.0
-"""How many seconds a batch may continue before it is broken off if its remaining time is unknown. ``_PATIENCE`` applies
-if the usual duration of batches is unknown. ``_OVERDUE`` applies if the batch has exceeded the usual duration. It is
-longer because an overdue batch usually ends soon: the machine is only busy, above all while the successors' queries
-start.
+"""The seconds after which a batch is broken off if its remaining time is unknown. ``_PATIENCE`` applies if the usual
+duration of batches is unknown. ``_OVERDUE`` applies if the batch has exceeded the usual duration. ``_OVERDUE`` is
+longer because an overdue batch usually ends soon. The usual reason for the delay is that the machine is busy, above all
+while the successors' queries start.
 """
 BRIEF = 1.0
 """Batches that take fewer seconds than this count as brief. A brief batch hardly delays a change, and the successors'
@@ -69,16 +69,16 @@ def verdict(
     """What to do with the running batch of a lane that must end, if the batch can be broken off. All times are in
     seconds.
 
-    The batch is broken off if the user accepts the loss, or if breaking it off saves enough time: see
+    The batch is broken off if ``now`` is True, or if enough time is saved by breaking it off: see
     :func:`anabranch.pace.break_off_cost.is_worth_it`. If ``left`` is unknown, the batch is broken off once both
-    ``spent`` and ``waited`` exceed a limit. The limit is ``_OVERDUE`` if ``usual`` is known, and ``_PATIENCE`` if it
-    isn't.
+    ``spent`` and ``waited`` exceed a limit. The limit is ``_OVERDUE`` if ``usual`` is known, and ``_PATIENCE`` if
+    ``usual`` is unknown.
 
     Args:
         left: the time until the batch ends; None if unknown.
         spent: the time that the batch has taken so far, which would be lost.
         waited: the time since the lane was told to end.
-        now: whether the user accepts the loss.
+        now: whether the user accepts that the batch's work so far is lost.
         usual: the usual duration of a batch; 0.0 if unknown.
         gradual: whether parts of the batch become visible before its end: see :mod:`anabranch.pace.break_off_cost`.
         decided: an earlier decision whether to break off this batch; None if there is none.
@@ -96,9 +96,9 @@ def estimated(
 ) -> float | None:
     """The expected seconds until the end of a batch; None if unknown, or if the expected time has passed.
 
-    The estimate is the remaining time according to the batch's progress (``at``), if this time is known. Otherwise, the
-    batch's duration is estimated from its number of records and the ``cost`` of batches or, if these aren't known,
-    assumed to be the usual one.
+    If the batch's progress (``at``) contains the remaining time, the result is this time. Otherwise, the result is the
+    batch's expected duration minus ``spent``. The expected duration is computed from the batch's number of records and
+    the ``cost`` of batches. If the number or the cost is unknown, the expected duration is ``usual``.
     """
     if at is not None and at.number == number:
         if at.left is not None:
@@ -124,7 +124,8 @@ def is_brief(usual: float, left: float | None) -> bool:
 
 def told(number: int, why: str, left: float | None) -> str:
     """A message about the batch that keeps a lane from ending. The message consists of the batch's number, the
-    predicate ``why``, and ``left``: the expected seconds until the batch's end, None if unknown."""
+    predicate ``why``, and the time that is left. ``left`` is the expected number of seconds until the batch's end, or
+    None if this number is unknown."""
     rest = "how much is left isn't known" if left is None else f"{left:.0f} s left"
     return f"batch {number} {why}: {rest}"
 
@@ -134,22 +135,23 @@ class BreakOff:
     """Decides, while a lane waits for its batch to end, whether to break the batch off.
 
     Args:
-        gate: what the driver must pass before it makes any part of the batch visible. Once the gate is shut, nothing
-            can pass.
+        gate: the object that the driver asks before it makes any part of the batch visible. Once the gate is shut, the
+            driver can't make any further part visible.
         wanted: returns whether the batch may be broken off because the lane should end.
         now: returns whether to break the batch off even if much work is lost or at-least-once outputs are written
             twice.
         writing: returns whether the query is writing a batch.
-        hurry: returns whether everything must end at once. The next process then runs the batch again.
+        hurry: returns whether everything must end at once. If so, the next process runs the batch again.
         keeps: given the batch's number, returns why the batch can't be broken off; empty if no reason is known.
         left: given the batch's number and how many seconds it has run, returns the expected seconds until its end; None
             if unknown.
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
-        tell: called with what keeps the lane from ending; with an empty message once nothing does.
+        tell: called with a message that says what keeps the lane from ending; called with an empty message once the
+            batch is broken off.
         stays: called at most once, as soon as it is certain that no other batch will start and that the last one won't
             be broken off.
-        broken: whether the batch was broken off according to ``wanted``. It stays False if the query is stopped because
-            of ``hurry``.
+        broken: whether the batch was broken off because of ``wanted``. If the query is stopped because of ``hurry``,
+            ``broken`` stays False.
     """
 
     gate: Gate
@@ -219,8 +221,8 @@ def runs(folder: Folder, writing: threading.Event) -> None:
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Return whether no thread of this process is still writing a batch in this folder for a query that has ended. Wait
-    up to ``within`` seconds for such a thread, because Spark doesn't wait for it.
+    """Wait up to ``within`` seconds for a thread of this process that is still writing a batch in ``folder``. Such a
+    thread can outlive its query, because Spark doesn't wait for the thread. Returns True once there is no such thread.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -231,9 +233,9 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Forget the pending batch of a closing lane, because the successors will read the batch's records. Returns False
-    if part of the batch is in an exactly-once output or a table. In that case, the batch isn't forgotten, and must be
-    finished.
+    """Forget the pending batch of a closing lane, because the successors will read the batch's records. If part of the
+    batch is in an exactly-once output or a table, the batch isn't forgotten, and the result is False. The caller must
+    finish such a batch.
 
     Call this only if no query of the lane is running in this process, and no thread can still publish anything for it.
     If this process is killed during the call, the next process decides again.

@@ -63,16 +63,16 @@ class QueryBuilder:
         self.lane_folders.check_new(lane, self.lane_folders.published(lane))
 
     def foreseen(self, lane: Lane) -> PreanalyzedQuery | None:
-        """The query of a lane that will start soon, analyzed by Spark; None if that isn't possible."""
+        """The query of a lane that will start soon, analyzed by Spark; None if it can't be analyzed in advance."""
         query = self.query(lane, self.lane_folders.at(lane, lane.epoch), str(self.lane_folders.clock(lane)))
         return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a lane that will start soon. Returns None if the query can't be prestarted, because
-        ``foreseen`` is missing or doesn't fit.
+        """Start the query of a lane that will start soon. Returns None if the query can't be prestarted. The
+        reason is that ``foreseen`` is None, or that it doesn't fit the lane's query.
 
         Args:
-            starting: the start offsets that are known, by whole SSP. The others are determined as in :meth:`starting`.
+            starting: the start offsets that are known, by whole SSP. Other offsets are determined by :meth:`starting`.
             foreseen: the lane's query as Spark has analyzed it in advance; see :meth:`foreseen`.
         """
         starting = self.starting(lane, starting)
@@ -95,8 +95,8 @@ class QueryBuilder:
         SSP, the ``start`` argument of ``read`` applies.
 
         Some systems, such as the embedded log, keep track of the readers of their streams. If the lane hasn't run yet,
-        its streams in these systems are first made to keep all their current records until the lane has read them. This
-        applies only to streams for which an offset must be chosen.
+        these systems are first told to keep all current records until the lane has read them. Only the streams for
+        which an offset must be chosen are kept in this way.
 
         Args:
             begins: the start offsets that are already known, by whole SSP.
@@ -122,8 +122,8 @@ class QueryBuilder:
         return given
 
     def _hold(self, lane: Lane, chosen: Iterable[SSP]) -> None:
-        """Make streams keep their current records, because start offsets of a lane are about to be chosen in them. Does
-        nothing in systems that don't keep track of the readers of their streams."""
+        """Make the streams of the SSPs in ``chosen`` keep their current records. Call this before start offsets are
+        chosen for these SSPs. Only systems that keep track of the readers of their streams are affected."""
         for name, stream in sorted({(ssp.system, ssp.stream) for ssp in chosen}):
             readers = self.lane_folders.systems.named(name).readers()
             if readers is not None:

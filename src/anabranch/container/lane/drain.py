@@ -1,4 +1,5 @@
-"""Drains a lane with the running query, if it can be held, and otherwise with a query for each batch."""
+"""Drains a lane. If the running query can be held, this query runs the drain's batches. Otherwise, each batch gets a
+separate query."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class Outcome:
 
 
 def planned(entry: Entry, watermark: int, reached: Progress | None, now: int) -> Entry:
-    """The entry of an empty batch that follows the batch of ``entry``: it ends at the same offsets. All times are in
-    Unix ms.
+    """The entry of an empty batch that follows the batch of ``entry``. Both batches end at the same offsets. All times
+    are in Unix ms.
 
     Args:
         watermark: Spark's watermark after the last batch.
@@ -155,8 +155,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do. This is the case if a batch was planned before, and if the lane has
-        state or the readers of its intermediate streams need the watermark."""
+        """Whether a last batch has anything to do. True if a batch was planned before, and if one of two conditions
+        also holds: the lane has state, or the readers of the lane's intermediate streams need the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:
@@ -180,9 +180,9 @@ class Drain:
         return {ssp: held.get(ssp.stream, {}).get(ssp.partition, self.starting.get(ssp, 0)) for ssp in self.ssps}
 
     def _ends(self, until: Mapping[str, int]) -> dict[SSP, int]:
-        """For each SSP, the offset up to which the lane should read now. In a stream that the job writes itself, this
-        is the end offset. In any other stream, it is the offset in ``until`` or the end offset, whichever is lower. For
-        an SSP with nothing more to read, the result contains the lane's position.
+        """For each SSP, the offset up to which the lane should read now. For a stream that the job writes itself, the
+        result contains the end offset. For any other stream, the result contains the offset in ``until`` or the end
+        offset, whichever is lower. For an SSP with nothing more to read, the result contains the lane's position.
         """
         held, stop = self._held(), parsed(dict(until))
         wanted = {ssp: stop.get(ssp, held[ssp]) for ssp in self.ssps if ssp.stream not in self.query.plan.own}

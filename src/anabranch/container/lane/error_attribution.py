@@ -1,7 +1,6 @@
 """Attributes a lane's failure to its cause: the lane's inputs or folder, an operator, or something else.
 
-Some of Spark's errors point to a piece of SQL or to a line of code. This makes it possible to find the operator that
-failed.
+Some of Spark's errors quote a piece of SQL or a line of code. The quoted text shows which operator has failed.
 """
 
 from __future__ import annotations
@@ -68,8 +67,8 @@ def _wrong_inputs(attempt: Attempt) -> AnabranchError | None:
 
 
 def _is_of_inputs(error: AnabranchError) -> bool:
-    """Whether an error says what is wrong with a stream or the folder. If not, the error only says that they can't be
-    examined at the moment, for example because a broker can't be reached."""
+    """Whether an error says what is wrong with a stream or the folder. If the result is False, the error
+    only says that the stream or the folder can't be examined now, for example because a broker can't be reached."""
     is_known = isinstance(error, NotFoundError) or error_text.is_final(error)
     return is_known and error_text.failure(error).remedy is not Remedy.WAIT
 

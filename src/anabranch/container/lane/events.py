@@ -32,8 +32,8 @@ class Close:
 
 @dataclass(frozen=True)
 class Leave:
-    """The lane must end here. It is ``unwanted`` if the coordinator no longer wants it here; otherwise, the container
-    is ending."""
+    """The lane must end here. If ``unwanted`` is True, the coordinator no longer wants the lane here. If it is False,
+    the container is ending."""
 
     unwanted: bool
     at_once: bool = False
@@ -79,8 +79,8 @@ class Run:
 
 @dataclass(frozen=True)
 class FailureJudged:
-    """What follows a failure, according to :func:`anabranch.container.restarts.step`. ``waits`` says whether the lane
-    waits for its surroundings, which have caused the failure.
+    """What follows a failure, according to :func:`anabranch.container.restarts.step`. If ``waits`` is True, the
+    lane's surroundings (such as a disk or a broker) have caused the failure, and the lane waits for them to recover.
     """
 
     following: Step

@@ -86,8 +86,8 @@ class PrestartedQuery:
         return self._started.exception() is not None
 
     def begins_as(self, query: LaneQuery, starting: Offsets) -> bool:
-        """Whether this query can be used in place of ``query``: it is the same query, starts at these offsets, and
-        hasn't failed."""
+        """Whether this query can be used in place of ``query``. True if both queries are the same, this query starts at
+        the offsets ``starting``, and this query hasn't failed."""
         return self._foreseen.known(query) is not None and starting == self.starting and not self.has_failed
 
     def go_on(self, query: LaneQuery) -> StreamingQuery:
@@ -174,9 +174,9 @@ class Prestarter:
                     self._prestarts[key].start()
 
     def take(self, lane: Lane) -> PrestartedQuery | None:
-        """Hand out the prestarted query of a lane under its current epoch. Returns None if there is none, if it
-        couldn't be started, or if it was handed out before. If the query is being abandoned, waits until it has ended,
-        because it uses the lane's folder.
+        """Hand out the prestarted query of a lane under its current epoch. Returns None if there is no such
+        query, if the query couldn't be started, or if the query was handed out before. If the query is being abandoned,
+        waits until the query has ended, because the query uses the lane's folder.
         """
         with self._lock:
             beginning = self._prestarts.pop((lane.id, lane.epoch), None)

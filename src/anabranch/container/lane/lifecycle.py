@@ -1,11 +1,12 @@
 """The transitions of a lane's life in a container. Pure: no Spark, no clock, no threads.
 
-Everything that happens to a lane is an event: either an order, from the coordinator or the container, or a result, from
-the lane's own thread. For each event, :func:`step` returns the next state and the actions to perform.
+Everything that happens to a lane is an event. An event is either an order or a result. Orders come from the coordinator
+and from the container. Results come from the lane's own thread. For each event, :func:`step` returns the next state and
+the actions to perform.
 
 The lane's thread performs the actions that follow from a result, one after another, until all are done or one fails.
 The result of the last action performed is the next event, and so on until the attempt ends. An order can lead to only
-one action, which the supervisor performs: to begin an attempt.
+one action: to begin an attempt. The supervisor performs this action.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ class LifeState:
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         drain: how the lane must drain; None if it needn't.
-        reads_sources: whether the lane reads streams that the job doesn't write itself. False until this is looked up,
-            which happens only if the lane must drain.
+        reads_sources: whether the lane reads streams that the job doesn't write itself. The attribute is False
+            until this information has been looked up. The look-up takes place only if the lane must drain.
         caught_up: whether the lane's query is being stopped because the lane has nothing left to do.
         drained: whether the lane has drained.
         unwanted: whether the coordinator doesn't want the lane here at the moment. If so, the lane gets no other
@@ -174,8 +175,8 @@ class ImpossibleEventError(AssertionError):
 
 
 def initial(lane: Lane) -> LifeState:
-    """The state of a lane that hasn't been started here. If the owner of its folder was lost, the lane counts as one
-    without a folder, because it gets a copy of this folder.
+    """The state of a lane that hasn't been started here. If the owner of the lane's folder was lost, the lane gets
+    a copy of this folder. Such a lane counts as a lane without a folder.
     """
     return LifeState(folder_epoch=0 if lane.abandoned else lane.folder_epoch)
 
@@ -317,7 +318,7 @@ def _went_on(state: LifeState, result: Result) -> Stepped:
 
 
 def _awaited(state: LifeState) -> Stepped:
-    """The step after the wait for the coordinator. Nothing is started in a folder that the coordinator doesn't know."""
+    """The step after the wait for the coordinator. A query starts only in a folder that the coordinator knows."""
     if state.waits:
         raise ImpossibleEventError(f"awaited when {state.phase.value}")
     if not state.acknowledged:

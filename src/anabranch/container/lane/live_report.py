@@ -69,8 +69,8 @@ class Live:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """The given report or, if a batch has been running for at least ``_AT_LEAST`` seconds, the report with the
-        batch's progress and the current load added."""
+        """If a batch has been running for at least ``_AT_LEAST`` seconds, the batch's progress and the current load are
+        added to ``report``. Otherwise, the result is ``report`` without changes."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:
@@ -116,8 +116,8 @@ class Live:
         return {phase: round(seconds * report.load.seconds / total, 3) for phase, seconds in progress.spent.items()}
 
     def _times(self, report: LaneReport, spent: Mapping[str, float]) -> BatchTimes | None:
-        """Record the batch that has just ended. Returns an estimate, from recent batches, of a batch's fixed time and
-        of the functions' time per record. None if the recent batches don't allow an estimate."""
+        """Record the batch that has just ended. Returns estimates of a batch's fixed time and of the functions'
+        time per record, based on recent batches. Returns None if the recent batches don't allow an estimate."""
         rows, self._rows = report.progress.rows - self._rows, report.progress.rows
         self._recent.ran(report.load.seconds, rows, spent.get(BatchPhase.FUNCTIONS, 0.0) if spent else None)
         cost = self._recent.cost

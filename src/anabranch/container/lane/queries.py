@@ -126,9 +126,9 @@ class Queries:
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:
-        """Run a lane's first batch without reading any records, because other batches can be planned only after a first
-        one. If the query has planned another batch before it ends, run this batch, too. If everything must end at once,
-        the query is stopped, and what it has planned stays pending."""
+        """Run a lane's first batch without reading any records. Other batches can be planned only after a first batch.
+        If the query plans another batch before it is stopped, this batch is also run. If everything must end at once,
+        the query is stopped, and a planned batch stays pending."""
         attempt, query, hurry = self._attempt, self._attempt.current, self._attempt.life.leaves_at_once
         attempt.reporter.update(begun=True, halted="")
         started = attempt.started = replace(query, nothing=True).start()

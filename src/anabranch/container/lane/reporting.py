@@ -56,9 +56,9 @@ class Reporter:
             batches.failed(self._lane, self._last)
 
     def shown(self, query: LaneQuery | None, state: LifeState) -> LaneReport:
-        """The report as other threads should see it. Once the attempt has ended, this is the last report. Until then,
-        it is the current report with the progress of the running batch. During a drain, the report also names
-        the message on which a function has been working longest.
+        """The report as other threads should see it. Once the attempt has ended, the result is the last report.
+        Until then, the result is the current report with the progress of the running batch. During a drain, the report
+        also names the message on which a function has been working longest.
         """
         if state.ended and self._last is not None:
             report, query = self._last, None

@@ -60,8 +60,9 @@ class LaneRunner:
         epoch: the lane's current epoch.
         build: creates a query of the lane.
         starting: looks up the lane's start offsets, by whole SSP. It is called in the lane's own thread.
-        until: looks up the offsets at which the lane ends, by whole SSP; also called in the lane's own thread. None to
-            keep running. See :meth:`QueryBuilder.until <anabranch.container.lane.building.QueryBuilder.until>`.
+        until: looks up the offsets at which the lane ends, by whole SSP. It is called in the lane's own thread. Returns
+            None if the lane keeps running. See :meth:`QueryBuilder.until
+            <anabranch.container.lane.building.QueryBuilder.until>`.
         standstill: decides when the lane must fail because it makes no progress.
         taken: returns whether this process took over the lane's outputs when it prepared the lane.
         wake: called when the report contains news that the container or the coordinator is waiting for.
@@ -131,8 +132,8 @@ class LaneRunner:
         self._thread.start()
 
     def stop(self, at_once: bool = False) -> None:
-        """End the lane at the next batch boundary, or by breaking off a long batch; with ``at_once``, immediately. A
-        batch that was broken off stays pending, for the lane's next attempt."""
+        """End the lane at the next batch boundary, or by breaking off a long batch. If ``at_once`` is True, end the
+        lane immediately. A batch that was broken off stays pending, for the lane's next attempt."""
         self.life.tell(events.Leave(unwanted=True, at_once=at_once))
 
     def prepare_to_close(self) -> None:
@@ -142,8 +143,8 @@ class LaneRunner:
             query.pacer.shorten(BRIEF)
 
     def close(self, now: bool = False) -> None:
-        """End the lane: its successors continue from where it ends. The running batch is finished, or broken off and
-        forgotten. With ``now``, the lane doesn't wait for work that successors can repeat.
+        """End the lane, so that its successors can continue where it ends. The running batch is either finished, or
+        broken off and forgotten. If ``now`` is True, the lane doesn't wait for work that successors can repeat.
         """
         self.life.tell(events.Close(now))
 
@@ -152,8 +153,8 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder: a query can start. ``upstream_ended`` says whether all
-        lanes that write the lane's inputs have ended.
+        """Record that the coordinator knows the lane's folder, so that a query can start. ``upstream_ended`` says
+        whether all lanes that write the lane's inputs have ended.
         """
         self.life.tell(events.Acknowledge(upstream_ended))
 

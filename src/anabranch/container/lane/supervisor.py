@@ -158,8 +158,9 @@ class LaneSupervisor:
         """End the lane, because it is no longer wanted here. It ends at the next batch boundary, or by breaking off a
         long batch.
 
-        If the lane has failed and awaits another attempt, no further attempt is made here. A lane that waits for its
-        surroundings continues at the next start of the job. Any other failed lane then counts as failed.
+        If the lane has failed and awaits another attempt, no further attempt is made here. If the lane waits for
+        its surroundings to recover, the lane continues at the next start of the job. Otherwise, the lane's failure is
+        final.
 
         Args:
             at_once: whether to end the lane immediately instead of at a batch boundary.
@@ -198,7 +199,7 @@ class LaneSupervisor:
 
     @property
     def _state(self) -> LifeState:
-        """The state of the lane's life. If the lane has failed, it is first decided what follows the failure."""
+        """The state of the lane's life. If the lane has failed, this property first decides what follows."""
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,

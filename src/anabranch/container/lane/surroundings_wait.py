@@ -1,5 +1,5 @@
-"""Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure, between
-attempts and in total."""
+"""Determines how long a lane waits until its surroundings (such as a disk or a broker) have recovered from a failure.
+Each pause between two attempts is limited, and so is the whole wait."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logs.get_logger()
 
 _RUNS_WELL = 20.0
 """If a query runs for more than this many seconds without failing, the lane no longer counts as waiting. If the lane
-then has nothing to do, the wait is over, even without a new batch. If the lane still has something to do, and the query
-fails before it commits its next batch, the wait continues."""
+has nothing to do at that time, the wait is over, even without a new batch. If the lane has something to do, the wait is
+over only once a batch is committed. If the query fails before that, the wait continues."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class SurroundingsWait:
         return pause
 
     def look(self, report: LaneReport) -> bool:
-        """Check whether a wait is over, according to the lane's newest report. Returns whether the lane counted as
-        waiting before this call, but no longer does.
+        """Check whether a wait is over, according to the lane's newest report. Returns True if the lane counted as
+        waiting before this call, and no longer counts as waiting after the call.
 
         The wait is over once the lane has committed a batch, has ended, or has run for ``_RUNS_WELL`` seconds and has
-        nothing to do. If the lane has run for this time but still has something to do, it no longer counts as waiting,
-        but the wait isn't over. If the lane then fails before it commits a batch, the wait continues.
+        nothing to do. If the lane has run for this time but still has something to do, the wait is only interrupted:
+        the lane no longer counts as waiting, but if the lane fails before it commits a batch, the wait continues.
         """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False

@@ -1,5 +1,5 @@
-"""Does periodic work while a lane's query runs: checks the query's progress, the lane's outputs, and the inputs' keys
-and open transactions, and renews markers."""
+"""Does periodic work while a lane's query runs: checks the query's progress and the lane's outputs, checks the keys and
+the open transactions of the lane's inputs, and renews markers."""
 
 from __future__ import annotations
 

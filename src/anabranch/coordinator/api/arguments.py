@@ -29,7 +29,7 @@ async def arguments_of(operation: Operation[..., Any], request: Request) -> list
     Raises:
         UsageError: a parameter is missing or has a wrong value, or the operation refuses what the request contains.
         UnsupportedFormatError: the body isn't the operation's document.
-        HTTPException: the body is too large, or the client left before it was complete.
+        HTTPException: the body is too large, or the client left before the body was complete.
     """
     found = {each.name: _argument(each, request) for each in operation.parameters if each.in_path}
     if operation.changes:

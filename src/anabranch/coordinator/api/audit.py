@@ -9,8 +9,9 @@ becomes an event of this job, with two exceptions:
 
 - Requests that only ask what a change would do don't become events, because a page that plans a change sends one at
   each keystroke.
-- At most one refused request per job and minute becomes an event. Its event says how many others there were since the
-  last one. A store keeps only a job's latest events, and whoever has no token must not be able to replace them all.
+- At most one refused request per job and minute becomes an event. The event says how many other requests for the job
+  were refused since the previous such event. There is a limit because a store keeps only a job's latest events: a
+  sender without a token must not be able to replace them all.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
 
     @property
     def job(self) -> str | None:
-        """The job that the request's path names, directly or in a container's id; None if the path names none."""
+        """The job that the request's path names, directly or in a container's id; None if the path names no job."""
         parts = self.path.split("/")
         if parts[1:2] == ["jobs"] and len(parts) > 2:
             return parts[2]
@@ -79,7 +80,8 @@ class _RefusalEvent:
 
     at: float
     others: int = 0
-    """How many refused requests for the job have been recorded since this event only in the file, and not as events."""
+    """How many later refused requests for the job were recorded only in the file. Such a request didn't become an
+    event."""
 
 
 class AuditTrail(Protocol):
@@ -108,7 +110,8 @@ class _Worker:
         return True
 
     def close(self, ends: float) -> bool:
-        """Wait for the waiting requests, until ``ends`` on the monotonic clock. Returns whether none is left."""
+        """Let the thread process the requests that are still waiting, and wait for its end, until ``ends`` on the
+        monotonic clock at the latest. Returns True if all requests were processed."""
         with suppress(queue.Full):
             self._waiting.put(None, timeout=max(0.0, ends - monotonic()))
         self._thread.join(max(0.0, ends - monotonic()))
@@ -123,9 +126,9 @@ class _Worker:
 
 
 class Audit:
-    """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, it is renamed with the
-    suffix ``.1``, replacing the older file of that name, and a new file is begun. Only the first 100 refused requests
-    from an address in a minute are recorded; the others are counted.
+    """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, the suffix
+    ``.1`` is added to its name, and a new file is begun. An older file with this suffix is replaced. Only the first 100
+    refused requests from an address in a minute are recorded; the others are counted.
 
     Args:
         path: the file.

@@ -45,8 +45,9 @@ class Role(StrEnum):
     """What a token allows its bearer."""
 
     READ = "read"
-    """Allows only operations with ``private=False``. Their answers show the state of jobs, and the jobs' operators with
-    arguments such as SQL expressions. They don't show settings, code files, or records that jobs process.
+    """Allows only operations with ``private=False``. The answers of these operations show the state of jobs, and the
+    jobs' operators with arguments such as SQL expressions. The answers don't show settings, code files, or records that
+    jobs process.
     """
 
     OPERATE = "operate"
@@ -158,7 +159,8 @@ class Access:
     async def _note(
         self, trail: AuditTrail, scope: Scope, headers: Headers, role: Role | None, receive: Receive, send: Send
     ) -> None:
-        """Pass a request on, and record it, even if it fails: it may have changed something."""
+        """Pass a request on, and record the request. A request that fails is also recorded, because it may have changed
+        something."""
         noted = False
 
         async def noting(message: Message) -> None:

@@ -40,9 +40,10 @@ AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError
 P = ParamSpec("P")
 R = TypeVar("R")
 _ASKING_SYSTEMS = 60.0
-"""The seconds, in addition to ``timeout``, that an operation can take if the coordinator asks systems for it."""
+"""The seconds, in addition to ``timeout``, that an operation can take if the coordinator has to ask systems."""
 _PASSING = (401, 429)
-"""The statuses of refusals that can pass: another token is expected now, or there were too many requests."""
+"""The statuses of refusals after which a later request can succeed. 401 means that another token is expected now. 429
+means that there were too many requests."""
 _JSON = {"Content-Type": "application/json"}
 _ZIP = {"Content-Type": "application/zip"}
 
@@ -143,8 +144,8 @@ class Client(Operations):
         The coordinator that answered last is asked first (at the beginning, the coordinator at the first URL). If a
         coordinator doesn't answer, or says that it doesn't lead, the next one is asked. If no leading coordinator
         answers, the result is the answer of a coordinator that doesn't lead. If there is no answer at all, one of the
-        errors is raised. An error of a coordinator that refuses this client comes first, then an error of a coordinator
-        that doesn't lead, then any other error.
+        errors is raised. An error of a coordinator that refuses this client takes precedence over an error of a
+        coordinator that doesn't lead. Both take precedence over any other error.
         """
         second_best: bytes | None = None
         failed: Exception | None = None
@@ -200,7 +201,7 @@ class Client(Operations):
 
 def _is_expected(operation: Operation[..., Any], answer: httpx.Response) -> bool:
     """Whether a successful response has the kind of content that a coordinator sends. If the operation returns bytes,
-    this is a zip file. Otherwise, it is a JSON object, even if the operation has no result."""
+    a coordinator sends a zip file. For any other operation, even one without a result, it sends a JSON object."""
     if operation.result is bytes:
         return str(answer.headers.get("Content-Type", "")).startswith(_ZIP["Content-Type"])
     return bool(answer.content.startswith(b"{"))
@@ -289,9 +290,9 @@ class _Kept(enum.IntEnum):
 
 
 class _AwayError(Exception):
-    """The next coordinator should be asked. Raised if no coordinator has answered at a URL, or if the one that has
-    answered with an error doesn't lead or refuses this client. ``reason`` is the error to raise if no coordinator is
-    left to ask."""
+    """The next coordinator should be asked. Raised if no coordinator has answered at a URL. Also raised if a
+    coordinator has answered with an error and either doesn't lead or refuses this client. ``reason`` is the error to
+    raise if no coordinator is left to ask."""
 
     def __init__(self, reason: AnabranchError, kept: _Kept = _Kept.NO) -> None:
         super().__init__(str(reason))

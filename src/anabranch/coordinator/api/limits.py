@@ -21,8 +21,8 @@ HEAD_WITHIN = 15.0
 from the request's first byte.
 """
 BODY_WITHIN = 30.0
-"""The seconds within which a request's body must arrive, in addition to the time that it takes at the rate
-:data:`SLOWEST`.
+"""The seconds within which a request's body must arrive, in addition to the time that the body takes at
+the rate :data:`SLOWEST`.
 """
 SLOWEST = 10_000
 """The lowest rate, in bytes per second, at which a body may arrive."""

@@ -28,7 +28,7 @@ _KEPT_ALIVE = 60  # seconds; longer than a container's pauses between requests
 
 
 class Server:
-    """An HTTP server for a coordinator, in its own thread. It accepts requests as soon as it has been made."""
+    """An HTTP server for a coordinator, in its own thread. The server accepts requests as soon as it has been made."""
 
     def __init__(self, routes: Starlette, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         host, self.port = listener.getsockname()[:2]
@@ -104,7 +104,8 @@ def serve(coordinator: Coordinator, port: int = 0, token: str | None = None, tra
 
 
 def keep_prompt() -> None:
-    """Set up a process in which only a coordinator runs, so that it answers heartbeats promptly whatever else it does.
+    """Set up a process in which only a coordinator runs. After this call, the coordinator answers heartbeats promptly
+    even while it performs other work.
 
     A thread that plans a change can compute for up to a second, and each step of a heartbeat must wait until this
     thread lets others run. So threads take turns more often than by default. The garbage collector stops all threads,
