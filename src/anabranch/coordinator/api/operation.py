@@ -93,8 +93,8 @@ class Operation(Generic[P, R]):
         max_bytes: the maximum size of a request's body, in bytes.
         waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
-        fresh_for: the seconds for which an answer is reused for all clients; 0.0 if answers aren't reused or, as with
-            ``by_generation``, are reused without a time limit.
+        fresh_for: the seconds for which an answer is reused for all clients. The value is 0.0 if answers aren't reused,
+            or if they are reused without a time limit because of ``by_generation``.
     """
 
     name: str
@@ -156,14 +156,14 @@ def operation(
     fresh_for: float = 0.0,
 ) -> Callable[[Callable[Concatenate[Any, P], R]], Operation[P, R]]:
     """A decorator that makes an operation from a method. Name, parameters, request and result come from the method's
-    signature, and the summary comes from the method's docstring. A parameter that the path names is sent in the path, a
-    document or bytes as the body, and any other parameter in the query.
+    signature, and the summary comes from the method's docstring. A parameter that the path names is sent in the path. A
+    document or bytes are sent as the body. Any other parameter is sent in the query.
 
     For the arguments not listed here, see :class:`Operation`.
 
     Args:
-        private: if False, clients with the role ``read`` also get the answer. So it must not contain settings, code, or
-            records that jobs process. Only a GET can have ``private=False``.
+        private: if False, clients with the role ``read`` also get the answer. The answer must then not contain
+            settings, code, or records that jobs process. Only a GET can have ``private=False``.
         by_leader: by default, the same as ``changes``.
 
     Raises:

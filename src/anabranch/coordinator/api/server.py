@@ -55,7 +55,7 @@ _CLOSE = {"Connection": "close"}  # if a route raises an error, uvicorn closes t
 
 
 class Leader(Protocol):
-    """Knows whether a coordinator leads, and starts jobs on it while it leads."""
+    """Knows whether a coordinator leads, and starts jobs on the leading coordinator."""
 
     @property
     def leads(self) -> bool:
@@ -141,8 +141,8 @@ class _Endpoints:
         self._instance = secrets.token_hex(4)
 
     def of(self, operation: Operation[..., Any]) -> Endpoint:
-        """The endpoint of an operation. If the operation doesn't require a leading coordinator, and this one doesn't
-        lead, the response says so in a header."""
+        """The endpoint of an operation. Some operations don't require a leading coordinator. If the coordinator
+        carries out such an operation without leading, a response header says that it doesn't lead."""
         answered = self._carrying_out(operation)
 
         async def endpoint(request: Request) -> Response:

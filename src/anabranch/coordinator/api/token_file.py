@@ -51,7 +51,8 @@ def made(path: Path) -> str:
     the owner have any permissions on the file, a file with a new token replaces it.
 
     Raises:
-        ConfigError: the file can't be created, or belongs to another user and this process doesn't run as root.
+        ConfigError: the file can't be created. Also raised if the file belongs to another user, unless this process
+            runs as root.
     """
     address.make_folder(path.parent)
     try:

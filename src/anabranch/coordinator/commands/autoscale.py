@@ -24,22 +24,23 @@ _SIZE_EVERY = 1.0
 _LOCATED_FOR = 30.0
 """For how many seconds the racks of replicas count as known after they were looked up."""
 _LOCATE_AGAIN = 60.0
-"""The time between two checks of the inputs that the autosizer asks for: a check can take long."""
+"""The shortest time in seconds between two requests of the autosizer for a check of the inputs. The time is long
+because a check can take long."""
 _ADVISED_AFTER = 30.0
 """How many seconds advice must have been valid before an event reports it."""
 
 
 def autoscale(context: Context, job: str) -> None:
     """Let the autosizer choose the factor of a running job, and give the job this factor. Does nothing if the
-    coordinator doesn't serve the job, if the job isn't scaled automatically, or if this was called for the job within
-    the last second.
+    coordinator doesn't serve the job, if the job isn't scaled automatically, or if this function was called for the job
+    within the last second.
 
     If the factor is refused, an event says so, and no factor is tried again in the same generation. If no factor helps
     enough for some time, an event gives advice, once per generation.
 
     If tasks are placed by racks, a factor is tried only after the check of the inputs has looked up the racks of
-    replicas. This function can't look up the racks itself, because systems may take long to answer, and its thread also
-    renews the coordinator's lease.
+    replicas. This function can't look up the racks itself, because systems may take long to answer. The thread that
+    calls this function also renews the coordinator's lease, and so must not wait.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -78,7 +79,7 @@ def _is_located(registry: JobRegistry, running_job: RunningJob) -> bool:
 
 
 def _have_located(registry: JobRegistry, running_job: RunningJob) -> None:
-    """Have the job's inputs checked soon, unless this was asked for within the last minute."""
+    """Have the job's inputs checked soon, unless a check was requested within the last minute."""
     now = registry.clock()
     if now >= running_job.scaling.locate_from:
         running_job.scaling.locate_from = now + _LOCATE_AGAIN

@@ -26,8 +26,8 @@ def run(context: Context, job: str) -> None:
 
 
 def check(running_job: RunningJob, present: Generation) -> None:
-    """Raises ConflictError if the job is neither being changed nor draining, or if the change or drain can't be undone
-    for one of these reasons:
+    """Raises ConflictError if the job is neither being changed nor draining. Also raises ConflictError if the change or
+    drain can't be undone for one of these reasons:
 
     - partitions or streams were added,
     - the change itself undoes another one,

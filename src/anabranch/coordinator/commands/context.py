@@ -83,7 +83,8 @@ def enter(
     planned: NextGeneration | None,
     request: TaskMoveRequest,
 ) -> ScaleResult:
-    """Enter the planned generation, unless it is None or the request is a dry run, and return the result."""
+    """Enter the planned generation, and return the result. If ``planned`` is None, or if the request is a dry run, the
+    result is returned without any change."""
     if planned is None:
         return ScaleResult(generation=present.generation, factor=present.factor, containers=present.containers)
     assert isinstance(planned.result, ScaleResult)

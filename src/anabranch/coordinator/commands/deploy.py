@@ -60,8 +60,8 @@ def change(
     planned: Callable[[CurrentDeployment], NextDeployment],
 ) -> DeployResult:
     """Replace a job's version, for a deploy or a rollback. If the request was already carried out, nothing is changed,
-    and the answer names the deployment that this request led to, even if it was undone. With ``request.dry``, nothing
-    is changed.
+    and the answer names the deployment that the request led to, even if that deployment was undone. With
+    ``request.dry``, nothing is changed.
 
     The job isn't locked while a plan is made. If the job has changed by the time the plan is ready, a new plan is made.
 

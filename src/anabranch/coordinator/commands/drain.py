@@ -16,8 +16,8 @@ __all__ = ["apply", "check", "plan", "run"]
 
 
 def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted:
-    """Begin to drain a job, and return the plan of the drain. Nothing begins if the job is already draining, or if the
-    request is a dry run or for another deployment.
+    """Begin to drain a job, and return the plan of the drain. Nothing begins if the job is already draining, if the
+    request is a dry run, or if the request is for another deployment.
 
     Raises:
         NotFoundError: there is no such job, or a stream that it reads no longer exists (only in the mode "latest").
@@ -55,7 +55,7 @@ def check(running_job: RunningJob, request: DrainNotification) -> str:
 
 def plan(running_job: RunningJob, request: DrainNotification, now: float) -> DrainAccepted:
     """The plan of a drain: which lanes drain, in which order, and the expected duration. If the job is already
-    draining, the plan is that of the current drain. ``now`` is in seconds since 1970. Raises the errors of
+    draining, the result is the plan of the current drain. ``now`` is in seconds since 1970. Raises the errors of
     :func:`check`.
     """
     ignored = check(running_job, request)

@@ -74,8 +74,8 @@ def change(
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
     """Plan a change to a job without locking the job; then lock the job, and apply the plan. If the job has changed
-    meanwhile, another plan is made, up to ``TRIES`` plans in all. Returns the result of ``apply``, to which
-    :func:`response` has added what the plan was based on.
+    meanwhile, another plan is made, up to ``TRIES`` plans in all. Returns the result of ``apply``.
+    :func:`response` adds to this result what the plan was based on.
 
     If the request has already been carried out, no plan is made, and ``apply`` gets None.
 
@@ -149,8 +149,8 @@ def check_expected(
 
 
 def response(result: R, basis: Basis, request: ChangeRequest, heads: int) -> R:
-    """The answer to a request: the result of the plan, and what the plan was based on. If the request is ``brief``, an
-    outline replaces the lanes.
+    """The answer to a request: the result of the plan, and what the plan was based on. If the request is ``brief``,
+    the answer contains an outline instead of the lanes.
 
     Args:
         heads: how many lanes the current generation has.

@@ -15,7 +15,7 @@ __all__ = ["apply", "check", "plan", "run"]
 
 def run(context: Context, job: str) -> int:
     """Continue the job's last deployment. If this deployment was drained, start its version again in a new deployment.
-    If the job runs but its launcher has given up, only let the launcher try again. Returns the number of the deployment
+    If the job runs but its launcher has given up, the launcher only tries again. Returns the number of the deployment
     that runs.
 
     Raises:

@@ -18,12 +18,12 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers: lanes close, and others continue from them. Returns the effects of
-    the change, which a dry run only predicts.
+    """Change the factor or the number of containers. Affected lanes close, and their successors continue where they
+    end. Returns the effects of the change, which a dry run only predicts.
 
     If the job already has this factor and number of containers, no new change begins. If an earlier change is still
-    under way, a request with ``now`` hastens it: that change then breaks off the closing lanes' batches rather than
-    wait for them. A dry run doesn't hasten anything.
+    under way, a request with ``now`` hastens that change. The closing lanes' batches are then broken off, so that
+    the change doesn't wait for them. A dry run doesn't hasten anything.
 
     Raises:
         NotFoundError: there is no such job.

@@ -52,8 +52,8 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
     """The new deployment to store; None if the last one, ``stored``, continues.
 
     Raises:
-        ConflictError: the job differs from the last deployment, which it should continue, or can't begin where its last
-            drain ended.
+        ConflictError: the job should continue its last deployment, but differs from it. Also raised if the job can't
+            begin where its last drain ended.
         StateError: as for :func:`plans.after_drain`.
         UsageError: as for :func:`plans.numbered`.
     """

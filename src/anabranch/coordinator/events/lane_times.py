@@ -110,7 +110,7 @@ def lane_times(
 
 
 def _followed(lanes: Mapping[str, Lane], runs: Mapping[str, _Runs]) -> dict[str, float]:
-    """For each lane that has successors, by its id: when the first of these successors started."""
+    """When the first successor of each lane started, by the lane's id. Lanes without successors are left out."""
     first: dict[str, float] = {}
     for lane in lanes.values():
         start = runs[lane.id].runs[0][0] if lane.id in runs and runs[lane.id].runs else None

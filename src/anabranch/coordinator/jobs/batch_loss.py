@@ -16,12 +16,12 @@ __all__ = ["BatchLoss", "lost", "lost_now", "without_output"]
 
 _SHORT, _LONG = 1.0, 10.0
 """Durations of batches, in seconds. The prediction assumes that a batch that takes less than ``_SHORT`` isn't broken
-off. If batches take less than ``_LONG``, another batch may be running by the time a plan is carried out, so the current
-batch's progress isn't used.
+off. If batches take less than ``_LONG``, the current batch's progress isn't used, because another batch may be running
+by the time a plan is carried out.
 """
 _NOTICED, _TAKEN = 0.2, 1.0
-"""The assumed seconds from a change until lanes are told to end: ``_TAKEN`` if their successors first take over slots,
-``_NOTICED`` otherwise. A batch that begins within these seconds is assumed to be brief.
+"""The assumed seconds from a change until lanes are told to end. ``_TAKEN`` applies if the lanes' successors first take
+over slots. Otherwise, ``_NOTICED`` applies. A batch that begins within these seconds is assumed to be brief.
 """
 _BETWEEN = 1.0
 """The assumed maximum time, in seconds, between two batches while records wait."""
@@ -35,9 +35,9 @@ class BatchLoss:
 
     Attributes:
         seconds: the expected seconds from the lane's last output until the batch has been broken off; 0.0 if no batch
-            is expected to be broken off. If the time of the change is unknown, this is a mean.
-        decision: the batch, and whether it is expected to be broken off. None if this isn't predicted, for example
-            because the batch is short, or because it will probably end before the lane is told to end.
+            is expected to be broken off. If the time of the change is unknown, the value is a mean.
+        decision: the batch, and whether it is expected to be broken off. None if there is no such prediction, for
+            example because the batch is short, or because it will probably end before the lane is told to end.
         delay: the seconds from the change until the batch would be broken off; 0.0 without a ``decision``.
     """
 
@@ -82,9 +82,9 @@ def _noticed_after(report: LaneReport) -> float:
 
 def without_output(report: LaneReport, now: float) -> float:
     """The seconds until ``now`` during which a lane has written nothing although there were records to read; 0.0 if no
-    batch is running and no records wait. ``now`` is in seconds since 1970. Because the clocks of machines can differ,
-    the result has limits. It is at least the age of the running batch in the report (0.0 if none is running), and at
-    most two seconds more.
+    batch is running and no records wait. ``now`` is in seconds since 1970. The clocks of machines can differ. For this
+    reason, the result is never less than the age of the running batch in the report, and never more than this age plus
+    two seconds. If no batch is running, the age counts as 0.0.
     """
     at = report.progress.batch_progress
     if at is None and not waiting(report):

@@ -12,8 +12,8 @@ __all__ = ["Kind", "kind_of"]
 
 
 class Kind(StrEnum):
-    """Where and how the new lanes of a change start. The more their containers must load and compile for this, the
-    longer the change pauses output.
+    """Where and how the new lanes of a change start. The more the lanes' containers must load and compile, the longer
+    the change pauses output.
     """
 
     SAME = "same"
@@ -29,8 +29,8 @@ class Kind(StrEnum):
     ended. The new lanes' queries can't be prestarted.
     """
     MOVED = "moved"
-    """The new lanes start in containers that have run lanes of the job, but not exactly in those of the closing
-    lanes.
+    """The new lanes start in containers that have run lanes of the job. These aren't exactly the containers of the
+    closing lanes.
     """
     VERSION = "version"
     """The new lanes run another version of the job, in containers that have been started for this version."""

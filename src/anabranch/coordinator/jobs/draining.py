@@ -52,8 +52,8 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if event time has ended for the drain (``drain.last``). Incomplete windows may then have
-    been emitted, so the drain can't be cancelled."""
+    """Raises ConflictError if event time has ended for the drain (``drain.last``). Such a drain can't be cancelled,
+    because incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(
             f"job {job!r} drains to the end: incomplete windows have been emitted",
@@ -82,13 +82,13 @@ def following(drain: DrainProgress, lanes: Iterable[Lane], reports: Mapping[str,
     """The progress of a drain after its next step; None if no step is due, or if the start offsets of any lane are
     unknown.
 
-    The first step sets ``until``. It is due when all open lanes that read source partitions (see :func:`sources`) have
-    halted: they have reported that they have read everything that they must read so far. For each source partition,
-    ``until`` is the highest position or start offset of any of these lanes. In the mode "latest", ``until`` is at least
-    the end offset that the partition had when the drain was accepted.
+    The first step sets ``until``. This step is due when all open lanes that read source partitions (see
+    :func:`sources`) have halted. A lane has halted when it has reported that it has read everything that it must read
+    so far. For each source partition, ``until`` is the highest position or start offset of any of these lanes. In the
+    mode "latest", ``until`` is at least the end offset that the partition had when the drain was accepted.
 
-    The second step sets ``last``, which means that event time ends. It is due when all these lanes have read up to the
-    offsets in ``until``, and have then halted.
+    The second step sets ``last``, which means that event time ends. This step is due when all lanes that read source
+    partitions have read up to the offsets in ``until``, and have halted again.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.

@@ -1,4 +1,5 @@
-"""Fences a lane's outputs: nothing that the lane's former process writes to them from then on becomes visible."""
+"""Fences a lane's outputs. After an output has been fenced, nothing that the lane's former process writes to this
+output becomes visible."""
 
 from __future__ import annotations
 
@@ -57,11 +58,11 @@ def settings_of(store: Store, job: str, deployment: int, otherwise: Mapping[str,
 
 
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
-    """Fence a lane under its epoch. This can be repeated, for example after an error.
+    """Fence a lane under its epoch. The call can be repeated, for example after an error.
 
-    Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. They are skipped, because the
-    process that uses them stops within its lease. Tables of a user's class are also skipped, because the class isn't
-    available here: the process that gets the lane fences them before it writes.
+    Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. These outputs are skipped,
+    because the process that uses them stops within its lease. Tables of a user's class are also skipped, because the
+    class isn't available here. The process that gets the lane fences these tables before it writes to them.
 
     Args:
         settings: the settings of the lane's deployment; see :class:`Fence`.

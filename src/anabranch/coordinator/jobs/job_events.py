@@ -1,5 +1,5 @@
-"""Makes the events about a job's changes, states and lanes. From these, :mod:`anabranch.coordinator.events` derives the
-records of changes and the times of lanes. Pure functions. ``at`` is the current time in seconds since 1970.
+"""Makes the events about a job's changes, states and lanes. From these events, :mod:`anabranch.coordinator.events`
+derives the records of changes and the times of lanes. Pure functions. ``at`` is the current time in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def moved(
 
     Args:
         error: the error that the job keeps, if any.
-        seconds: how long the change took; None unless this move ends a change successfully.
+        seconds: how long the change took, if this move ends a change successfully; otherwise None.
     """
     change = None
     if before is DeploymentState.CHANGING:

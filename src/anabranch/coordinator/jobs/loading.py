@@ -30,12 +30,12 @@ class Surroundings(Protocol):
 
 
 def check_adopted(surroundings: Surroundings, stored: DeploymentRecord) -> None:
-    """Raises NotLeadingError if a job isn't served here at the moment although it runs, or should run, in separate
-    processes. This happens, for example, if the job can't be read from the store. Until the job is adopted, nothing may
-    be decided about it, because its processes may be at work. ``stored`` is the job's last deployment. The caller holds
-    the jobs' lock.
+    """Check that this coordinator serves a job that runs, or should run, in separate processes. Raises NotLeadingError
+    if such a job isn't served here at the moment, for example because it can't be read from the store. Nothing may be
+    decided about the job until the job is adopted, because its processes may be at work. ``stored`` is the job's last
+    deployment. The caller holds the jobs' lock.
 
-    A coordinator that never expels processes adopts no jobs, so nothing is raised.
+    A coordinator that never expels processes adopts no jobs. For such a coordinator, nothing is raised.
     """
     adopts = surroundings.grace is not None and stored.program is not None and stored.state.active
     if adopts and stored.job not in surroundings.jobs:

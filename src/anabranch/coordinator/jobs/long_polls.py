@@ -18,7 +18,7 @@ class _Poll:
 
 
 class LongPolls:
-    """The clients that wait for new orders, each with a function that wakes it. Thread-safe."""
+    """The clients that wait for new orders, and the functions that wake these clients. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,7 @@ class LongPolls:
     @contextmanager
     def waiting(self, container: str, seen: int, wake: Callable[[], object]) -> Iterator[None]:
         """A context in which the function ``wake`` is called when the container may have orders that are newer than the
-        revision ``seen``. The function can be called several times, and by any thread, and must not block.
+        revision ``seen``. Any thread can call the function, even several times. The function must not block.
         """
         poll = _Poll(container, seen, wake)
         with self._lock:

@@ -43,7 +43,7 @@ class MeasuredChange:
         state_bytes: the largest size of a closing lane's state, in bytes.
         replay_seconds: the longest time, in seconds, that a closing lane estimates for replaying changes to its state.
         spent: the longest time, in seconds, for which a closing lane had written nothing when the change was accepted,
-            although there were records to read. It is part of the pause if the running batch is broken off.
+            although there were records to read. This time is part of the pause if the running batch is broken off.
         lost: the seconds of ``foretold`` that are lost because a batch is broken off.
         losses: the expected loss from each closing lane's batch, by lane id.
     """

@@ -285,11 +285,11 @@ class Membership:
 
     def _routine(self, beat: Heartbeat) -> HeartbeatResponse | None:
         """Process a heartbeat that requires no decision and no change to the store, from a process that knows all of
-        its orders. Return None for any other heartbeat, and for all if processes are never expelled.
+        its orders. Return None for any other heartbeat. If processes are never expelled, always return None.
 
-        If processes can be expelled, a heartbeat renews the process's lease even if None is returned, unless the
-        process is doomed, or has no seat under the heartbeat's epoch. So the lease is normally renewed as soon as the
-        heartbeat arrives, even if the heartbeat is processed later.
+        If processes can be expelled, even a heartbeat for which None is returned renews the process's lease. So the
+        lease is normally renewed as soon as the heartbeat arrives, even if the heartbeat is processed later. The lease
+        isn't renewed if the process is already being expelled, or has no seat under the heartbeat's epoch.
         """
         running_job, process = self._registry.holder(beat.container)
         if self._grace is None:  # a step may have become due, and only heartbeats advance the job

@@ -44,8 +44,9 @@ class FormerDeployment:
     """A deployment that hasn't actually been replaced yet, because no lane of any later deployment has begun.
 
     Attributes:
-        generation: its last generation.
-        left: its lanes, open or closed, whose work other lanes don't continue, or continue only in part.
+        generation: the deployment's last generation.
+        left: the deployment's lanes, open or closed, whose work isn't continued by other lanes, or is continued only in
+            part.
     """
 
     stored: DeploymentRecord
@@ -144,8 +145,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """A list with one reason if no other version can follow, because the code of lanes that must close isn't stored;
-    otherwise, an empty list."""
+    """A list with the reason why no other version can follow. The only possible reason is that lanes must close, and
+    their code isn't stored. Otherwise, the list is empty."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []
@@ -266,9 +267,9 @@ def _next_deployment(
 
 
 def _with_slots(program: Program | None, lanes: Sequence[Lane]) -> Program | None:
-    """The program of a real-time job, with enough Spark task slots for the lanes. Any other program is returned
-    unchanged. The lanes may read more partitions than the version was planned for, and a partition without a slot would
-    never be read."""
+    """The program of a real-time job, with enough Spark task slots for the lanes. More slots may be needed because the
+    lanes may read more partitions than the version was planned for. A partition without a slot would never be read. If
+    the job doesn't run in real time, the program is returned unchanged."""
     if program is None or not program.cores:
         return program
     slots = planning.task_slots(lanes, max((lane.state_partitions for lane in lanes), default=0))

@@ -52,8 +52,8 @@ def coming(job: RunningJob) -> tuple[Lane, ...]:
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine the offer for each seat. Returns whether any offer is the first for its seat, or is news compared with
-    the former one: see :meth:`Offer.is_news`.
+    """Determine the offer for each seat. Returns True if any seat has got its first offer, or if any offer is news
+    compared with the seat's former offer: see :meth:`Offer.is_news`.
     """
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
@@ -93,8 +93,8 @@ def of(job: RunningJob, process: Process) -> Offer:
 
 
 def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat if only their metrics are new and no event is due. Returns whether they were
-    kept.
+    """Keep the reports of a heartbeat if only their metrics are new and no event is due. Returns whether the reports
+    were kept.
     """
     news = []
     if standbys.is_news(job, process, beat.copies) or process.prepared != frozenset(beat.prepared):
@@ -117,8 +117,8 @@ def hear_figures(job: RunningJob, process: Process, beat: Heartbeat) -> bool:
 
 
 def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: Heartbeat) -> bool:
-    """Keep the reports of a heartbeat. Returns whether the process's lanes or standbys, or the lanes that it has
-    prepared, have changed.
+    """Keep the reports of a heartbeat. Returns True if something has changed: the lanes that the process runs, its
+    standbys, or the lanes that it has prepared.
     """
     before, process.offered = process.offered, _offered(job, process, news, beat.seen)
     job.reports.update({report.lane: report for report in news})
@@ -129,12 +129,12 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 
 
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
-    """The ids of the lanes that a process may be running, or may have been told to run, after a heartbeat: the next
-    value of ``process.offered``.
+    """The ids of the lanes that a process may be running, or may have been told to run, after a heartbeat. The result
+    is the next value of ``process.offered``.
 
-    A lane stays in the result until the process reports that the lane has ended or failed. But if the process has seen
-    the current revision, a lane that is no longer wanted and isn't reported as live is left out, because the process
-    never started it.
+    A lane stays in the result until the process reports that the lane has ended or failed. There is one exception. If
+    the process has seen the current revision, a lane is left out if it is no longer wanted and isn't reported as live.
+    The process never started such a lane.
 
     Args:
         news: the heartbeat's reports that must be processed.
@@ -179,8 +179,8 @@ def answer(job: RunningJob, process: Process, seen: int, now: float) -> Heartbea
 
 def _writing(job: RunningJob, *, drains: bool) -> set[str]:
     """The lanes whose outputs may still grow. In a drain, a lane's outputs may grow until the lane and all lanes that
-    continue from it are closed. Otherwise, they may grow until the last lanes that continue from it have ended because
-    they had caught up.
+    continue from it are closed. If the job doesn't drain, a lane's outputs may grow until the last lanes that
+    continue from it have caught up and ended.
     """
     if drains:
         return job.ancestors(lane.id for lane in job.lanes if lane.state is not LaneState.CLOSED)
