@@ -61,8 +61,8 @@ def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
 
 
 def measured(job: str, at: float, pause: float, expected: float, lane: str = "") -> Event:
-    """The event about the measured and the expected pause of a change, in seconds. The measured pause is 0.0 if none
-    was seen, normally because no records arrived. ``lane`` is the new lane whose output ended the pause."""
+    """The event about the measured and the expected pause of a change, in seconds. The measured pause is 0.0 if no
+    pause was seen, normally because no records arrived. ``lane`` is the new lane whose output ended the pause."""
     pause, expected = max(0.1, round(pause, 1)) if pause else 0.0, round(expected, 1)
     return Event(
         kind="change",

@@ -111,7 +111,7 @@ class RunSettings:
         runs_in_real_time: whether the job runs in real time, and so needs a Spark task slot for each Spark task.
         expansion_check: the seconds after which the partitions of the job's inputs are counted again.
         warm_containers: how many additional processes the launcher keeps standing by.
-        autoscale: the limits within which the coordinator scales the job; None if it doesn't.
+        autoscale: the limits within which the coordinator scales the job; None if the job isn't scaled automatically.
         threads: how many buckets of a partition the job's functions can work on at once.
     """
 
@@ -153,27 +153,28 @@ class DeploymentTerms:
 
 @dataclass
 class Seats:
-    """The processes that hold seats or stand by for one, and the offer for each seat. Times are on this coordinator's
-    clock; "by execution" means by EXECUTION_ENV_CONTAINER_ID.
+    """The processes that hold seats or stand by for a seat, and the offer for each seat. Times are on this
+    coordinator's clock. An *execution* is a process's EXECUTION_ENV_CONTAINER_ID.
 
     Attributes:
-        expels: whether a process that is silent for too long loses its seat. Its lanes are then fenced before other
-            processes get them.
+        expels: whether a process that is silent for too long loses its seat. If so, the process's lanes are fenced
+            before other processes get them.
         processes: the processes that hold seats, by container id.
-        asked: for each process without a seat, by execution: when the process last asked for one.
-        resting: for each process without a seat, by execution: the process's last registration.
-        returning: when processes returned their seats in order to replace themselves with new processes, by execution.
-            An entry is kept until the new process asks for a seat, or is overdue.
+        asked: the time of the last request for a seat, for each process without a seat. The keys are executions.
+        resting: the last registration of each process without a seat. The keys are executions.
+        returning: the times when processes returned their seats in order to replace themselves with new processes. The
+            keys are executions. An entry is kept until the new process asks for a seat, or is overdue.
         offers: the current offer for each seat.
         revision: the highest revision of any offer so far.
-        begun: when this coordinator began to serve the deployment or, if later, told the job's launcher to try again.
+        begun: when this coordinator began to serve the deployment, or when it last told the job's launcher to try
+            again, whichever is later.
         sure_from: the time by which all live processes must have reported.
         patient: whether closing lanes still wait until other processes have prepared the lanes' successors.
         watched_until: the time until which processes are asked for the watermark of each SSP, because somebody is
             looking at partitions.
         has_launcher: whether this coordinator's launcher starts the job's containers.
-        launching: the state that a launcher last reported for the job; None if it hasn't reported any yet, or if there
-            is no launcher.
+        launching: the state that a launcher last reported for the job; None if there is no launcher, or if the launcher
+            hasn't reported a state yet.
     """
 
     expels: bool = False
@@ -212,7 +213,7 @@ class Seats:
             self.returning[process.record.execution] = returns_from
 
     def stand_by(self, registration: Registration, now: float) -> None:
-        """Record that a process has asked for a seat when none was free for it."""
+        """Record that a process has asked for a seat, and that no seat was free for it."""
         self.returning.pop(registration.execution, None)
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
@@ -223,8 +224,8 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of the processes that stand by and last asked for a seat at ``since`` or later. Processes that
-        last asked earlier are forgotten.
+        """The executions of those processes on standby whose last request for a seat came at ``since`` or later.
+        Processes whose last request came earlier are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}
@@ -291,8 +292,8 @@ class Progress:
         drains_for: how many seconds the drain was expected to take.
         troubles: for each thing that is due for the job but can't be done, the reason. The mapping is replaced, never
             changed in place.
-        unfenced: why lanes couldn't be fenced, by lane and epoch; some of them may be fenced by now. The mapping is
-            replaced, never changed in place.
+        unfenced: why lanes couldn't be fenced, by lane and epoch. The mapping may still contain lanes that have been
+            fenced since. It is replaced, never changed in place.
     """
 
     changed_at: float = 0.0
@@ -311,8 +312,8 @@ class Progress:
     unfenced: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def has_changed(self, at: float, now: float) -> None:
-        """Record that the job's state has changed. ``at`` is when the change was stored, in seconds since 1970; ``now``
-        is the same moment on this coordinator's clock.
+        """Record that the job's state has changed. ``at`` is the time when the change was stored, in seconds since
+        1970. ``now`` is the same moment on this coordinator's clock.
         """
         self.changed_at, self.unchanged_since = at, now
 
@@ -341,8 +342,8 @@ class Progress:
         )
 
     def decision(self, lane: str) -> BatchDecision | None:
-        """The batch that a closing lane was running, and whether it is expected to be broken off; None if this wasn't
-        predicted."""
+        """The batch that a closing lane was running, and whether it is expected to be broken off; None if there was
+        no such prediction."""
         loss = None if self.pause is None else self.pause.losses.get(lane)
         return None if loss is None else loss.decision
 
@@ -361,8 +362,8 @@ class Inputs:
         counts: the inputs' partition counts, by ``system/stream``.
         replicas: the racks of each partition's replicas, the leader's first, by ``system/stream`` and partition. None
             stands for a replica without a rack. Streams without known racks are left out.
-        located_at: when ``replicas`` was last looked up with success, on this coordinator's clock; minus infinity if it
-            wasn't.
+        located_at: when ``replicas`` was last looked up with success, on this coordinator's clock; minus infinity if
+            ``replicas`` was never looked up with success.
         warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
     """
 

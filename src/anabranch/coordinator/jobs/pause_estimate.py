@@ -131,5 +131,6 @@ def _at_once(lane: Lane, report: LaneReport) -> int:
 
 
 def _records(report: LaneReport) -> float:
-    """How many records a lane and its successors still have to read; infinite if no such records are known."""
+    """How many records a lane and its successors still have to read, according to the lane's lag. If the lag is 0, the
+    result is infinity."""
     return report.progress.lag or math.inf

@@ -15,15 +15,17 @@ from anabranch.protocol.lane_report import LaneReport
 __all__ = ["Experience", "partitions", "usual_overhead"]
 
 _STATE_SPEED = 200e6
-"""The assumed bytes of state per second that are copied and opened, as long as this hasn't been measured."""
+"""The assumed speed, in bytes per second, at which state is copied and opened. Used until this speed has been
+measured."""
 _LITTLE = 0.1
 """The smallest number of seconds that replaying or copying is assumed to take."""
 _CONTAINER = 15.0
-"""The assumed seconds until a container is ready, as long as this hasn't been measured."""
+"""The assumed seconds until a container is ready. Used until this time has been measured."""
 _NEW = 0.5
 """The weight of the newest measurement, from 0 to 1. All earlier measurements together have the rest of the weight."""
 _AT_MOST = 2.0
-"""The largest factor by which a single change can raise or lower the overhead that is expected of later ones."""
+"""The largest factor by which a single change can raise or lower the overhead that is expected of later
+changes."""
 _STATELESS = {
     Kind.SAME: 0.6,
     Kind.FACTOR: 0.6,
@@ -42,9 +44,10 @@ _STATEFUL = {
     Kind.VERSION: 9.3,
     Kind.NEW: 5.5,
 }
-"""The assumed overhead of a change in seconds, by kind. Measured overheads are multiples of these. The overhead is the
-part of a pause that isn't spent on a usual batch or on copying state. It arises because lanes must report their end,
-successors must start, and their first batches take longer than later ones.
+"""The assumed overhead of a change in seconds, by kind. A measured overhead is stored as a multiple of the assumed
+overhead. The overhead is the part of a pause that isn't spent on a usual batch or on copying state. There is an
+overhead because lanes must report their end, successors must start, and the successors' first batches take longer than
+later batches.
 """
 _WITHIN = frozenset({Kind.SAME, Kind.FACTOR, Kind.EXPANDED, Kind.REWOUND})
 """The kinds of changes that happen within containers."""
@@ -82,7 +85,8 @@ class Experience:
         return replace(self, speeds=found)
 
     def known(self, lane: Lane, report: LaneReport) -> Mapping[int, StoredSize]:
-        """The batch sizes that are known for a lane's stage and group, by factor, including the lane's own."""
+        """The batch sizes that are known for a lane's stage and group, by factor. The lane's own batch size is
+        included."""
         own = {lane.factor: StoredSize(report.load.limit, partitions(lane))} if report.load.limit else {}
         return {**self.speeds.get((lane.stage, lane.group), {}), **own}
 
@@ -92,12 +96,13 @@ class Experience:
         return its.state_bytes / self.state_speed + its.replay_seconds * self.replaying
 
     def slowness(self, kind: Kind) -> float:
-        """The expected overhead of a change of this kind, as a multiple of the assumed overhead. This is the multiple
-        that was measured for this kind; 1.0 if no change of any kind has been measured.
+        """The expected overhead of a change of the given kind, as a multiple of the assumed overhead. If such a change
+        has been measured, the result is the measured multiple. If no change of any kind has been measured, the result
+        is 1.0.
 
         If only other kinds have been measured, the result is derived from the geometric mean of their multiples. Two
         kinds are similar if both happen within containers (see ``_WITHIN``), or if neither does. If similar kinds have
-        been measured, the mean includes only these.
+        been measured, the mean includes only the similar kinds.
 
         For a kind that happens within containers, the mean of similar kinds is the result. In all other cases, the
         result is the square root of the mean, because changes that involve several containers differ much from each

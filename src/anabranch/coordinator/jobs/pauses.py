@@ -65,8 +65,8 @@ def _predicted(
 
 def measured(job: RunningJob, now: float) -> tuple[float, float, str] | None:
     """The measured and the predicted pause of the last change, in seconds, and the new lane whose output ended the
-    pause. None if there was no change, if the pause isn't known yet, or if it has already been returned. The measured
-    pause is 0.0 if none was seen, normally because no records arrived.
+    pause. None if there was no change, if the pause isn't known yet, or if an earlier call has already returned the
+    pause. The measured pause is 0.0 if no pause was seen, normally because no records arrived.
     """
     progress = job.progress
     watched = progress.pause

@@ -23,8 +23,8 @@ __all__ = ["after_drain", "again", "check_follows", "check_same", "check_whole",
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
-    """A deployment made from a plan: with the number ``deployment``, in generation 1, and with its lanes in the state
-    PLANNED.
+    """A deployment made from the plan ``start``. The deployment has the number ``deployment`` and the generation 1, and
+    its lanes are in the state PLANNED.
 
     Raises:
         StateError: the plan's parts don't fit together, which is a bug in the planner.
@@ -67,7 +67,7 @@ def after_drain(
     start: StartRequest, deployment: int, known: Mapping[str, Lane], former: JobModel | None = None
 ) -> StartRequest:
     """Like :func:`numbered`, but the deployment begins where the drain of the previous deployment ended. If
-    ``start.reset_state`` is true, it begins like the first deployment of a job.
+    ``start.reset_state`` is true, the deployment begins like the first deployment of a job.
 
     Args:
         known: all lanes that the job has ever had, by id.

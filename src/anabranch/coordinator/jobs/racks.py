@@ -1,5 +1,5 @@
-"""Determines the racks of a job's seats, and which seats tasks and processes get because of these racks. Also warns
-about containers whose tasks were placed for other racks.
+"""Determines the racks of a job's seats. Based on these racks, chooses the seats of the job's tasks and processes. Also
+warns about containers whose tasks were placed for other racks.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ def placing(job: RunningJob, containers: int) -> Placing:
 
 
 def nearest(job: RunningJob, free: Collection[str], rack: str | None) -> str:
-    """The best free seat for a process in a rack. A seat whose tasks were placed for this rack comes first, then a seat
-    whose tasks were placed for no rack, then any other seat.
+    """The best free seat for a process in a rack. The best seat is a seat whose tasks were placed for this rack. The
+    second best is a seat whose tasks were placed for no rack. Any other seat is the third choice.
     """
     placed = {each.seat: each.rack for each in job.model.containers}
     return min(free, key=lambda seat: (placed.get(seat) != rack, placed.get(seat) is not None, seat))
 
 
 def misplaced(job: RunningJob) -> str:
-    """A warning about containers that aren't in the racks for which their tasks were placed. Empty if there are none,
-    if the assignment strategy is ``none``, or if the job has only one container.
+    """A warning about containers that aren't in the racks for which their tasks were placed. Empty if there are
+    no such containers, if the assignment strategy is ``none``, or if the job has only one container.
     """
     if job.settings.assignment.strategy == "none" or len(job.model.containers) == 1:
         return ""

@@ -1,8 +1,8 @@
-"""Stores, next to each stream that a job reads, the offsets from which the job still has to read. The stream's
-retention then keeps the records from these offsets on. This is done in the embedded log, and in other systems that keep
-track of the readers of streams.
+"""Stores, next to each stream that a job reads, the offsets from which the job still has to read. As a
+result, the stream's retention keeps the records from these offsets on. The offsets are stored in the embedded log, and
+in other systems that keep track of the readers of streams.
 
-If the stream is an intermediate stream of the job, in any system, the records before these offsets are deleted.
+In the job's intermediate streams, the records before these offsets are also deleted, whatever the system.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ log = logs.get_logger()
 def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
-    """The lowest offsets that a job still has to read, according to its open lanes and the closed lanes without
-    successors; None if there are no such lanes. Streams that none of these lanes reads are left out, and so are
-    partitions that any of these lanes reads from an unknown position.
+    """The lowest offsets that a job still has to read. They are determined from the job's open lanes and from its
+    closed lanes without successors. The result is None if there are no such lanes. A partition is left out if any of
+    these lanes reads it from an unknown position.
 
     Closed lanes without successors count because a drain closes lanes one after another, and the next deployment
-    continues where they ended.
+    continues where the closed lanes ended.
 
     Args:
         lanes: the lanes of the deployment, and the open lanes of former deployments.
@@ -103,7 +103,7 @@ class _NextOffsets:
 
     def _of_predecessors(self, lane: Lane, ssp: SSP) -> list[int | None]:
         """The results of :meth:`of` for those predecessors of a lane that read the partition. If the lane undoes a
-        rewind, the predecessors of its predecessors are included.
+        rewind, the results for the predecessors' own predecessors are included.
         """
         former = [self._known[name] for name in lane.predecessors if name in self._known]
         if lane.rewind is not None and lane.rewind.back:
@@ -177,8 +177,9 @@ class ReaderPositions:
                 self._turn(job)
 
     def settle(self, job: str) -> None:
-        """Store the last positions of a job that has ended, and delete the records before them from its intermediate
-        streams. If there is anything to store or delete, first make durable what was written on this machine.
+        """Store the last positions of a job that has ended. Also delete the records before these positions from the
+        job's intermediate streams. If there is anything to store or delete, first make durable all data that was
+        written on this machine.
         """
         with self._lock:
             if self._turn(job):
@@ -187,9 +188,9 @@ class ReaderPositions:
 
     def _turn(self, job: str) -> bool:
         """For each partition, take the lower of a job's positions now and in the previous turn. Store these positions,
-        and delete the records before them from the job's intermediate streams. Returns whether there is any such
-        stream. An error is only logged, and the result is then False. In that case, streams keep more records than
-        necessary.
+        and delete the records before them from the job's intermediate streams. Returns True if there is any
+        stream in which positions are stored or records are deleted. If an error occurs, it is only logged, the streams
+        keep more records than necessary, and the result is False.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -218,9 +219,9 @@ class ReaderPositions:
 
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
-        empty set if the job isn't served, or if its change or its new deployment can still be undone. This is the case
-        while the job is being changed, and while none of the new deployment's lanes has begun. If the change or the
-        deployment is undone, other lanes may continue from where closed lanes ended.
+        empty set if the job isn't served, while the job is being changed, and while none of a new deployment's lanes
+        has begun. The reason is that the change or the deployment can still be undone. If it is undone, other lanes may
+        continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -268,7 +269,7 @@ class ReaderPositions:
 
 
 def _can_return(job: RunningJob) -> bool:
-    """Whether a job's deployment replaces another one, and none of its lanes has begun yet."""
+    """Whether a job's deployment replaces another deployment, and none of the new deployment's lanes has begun yet."""
     mine = [lane for lane in job.lanes if lane.deployment == job.deployment]
     return job.model.replaces > 0 and not any(lane.begun for lane in mine)
 

@@ -151,7 +151,7 @@ class JobRegistry:
         """Serve a stored deployment that is neither drained nor reset. The deployment gets the state STARTING. Its open
         lanes and the open lanes of former deployments run again.
 
-        ``settings`` are the job's settings, if the deployment has no program that contains them.
+        If the deployment has no program that contains the job's settings, ``settings`` must contain them.
         """
         job, stored = stored.job, msgspec.structs.replace(stored, error=None)
         transition = started(stored.state)
@@ -174,7 +174,7 @@ class JobRegistry:
 
     def write(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Store a step. If the connection to the store is lost meanwhile, it isn't known whether the step was stored.
-        In that case, if ``grace`` isn't None, the next :meth:`locked_all` reads the jobs from the store again.
+        After such a loss, the next :meth:`locked_all` reads the jobs from the store again, unless ``grace`` is None.
         """
         try:
             return step(*args, **kwargs)
@@ -271,7 +271,8 @@ class JobRegistry:
 
     def _give_up(self, running_job: RunningJob) -> bool:
         """If the job runs, close two kinds of lanes without running them: lanes that already have successors but can't
-        start, and closing lanes that needn't run (see :meth:`RunningJob.needless`). Returns whether there were any.
+        start, and closing lanes that needn't run (see :meth:`RunningJob.needless`). Returns whether any lanes were
+        closed.
         """
         if not running_job.state.runs:
             return False

@@ -66,9 +66,11 @@ def applied(lane: Lane, report: LaneReport) -> Lane:
 
     The state of a lane that has ended depends on whether the lane was closing or has drained:
 
-    - If neither is the case, it gets the state PLANNED. If it runs again, it continues from its final positions.
-    - Otherwise, it gets the state CLOSED or, if it left work unfinished (see
-      :class:`anabranch.protocol.lane_report.AttemptReport`), the state CLOSING; a CLOSING lane must run again.
+    - If the lane wasn't closing and hasn't drained, it gets the state PLANNED. If the lane runs again, it continues
+      from its final positions.
+    - If the lane was closing or has drained, and left no work unfinished, it gets the state CLOSED.
+    - If the lane was closing or has drained, and left work unfinished (see
+      :class:`anabranch.protocol.lane_report.AttemptReport`), it gets the state CLOSING. Such a lane must run again.
 
     Raises:
         UsageError: the key of a position isn't an SSP.
@@ -140,9 +142,9 @@ def all_restarted(lanes: Mapping[str, Lane], deployment: int) -> dict[str, Lane]
 
 
 def restarted(lane: Lane, followed: bool) -> Lane:
-    """The lane as it should be stored when its job is started again. ``followed`` says whether other lanes continue
-    from the lane, or the lane belongs to a former deployment. If so, the lane gets the state CLOSING. Otherwise, it
-    gets the state PLANNED. A closed lane stays closed.
+    """The lane as it should be stored when its job is started again. A closed lane stays closed. If
+    ``followed`` is True, an open lane gets the state CLOSING. Otherwise, it gets the state PLANNED. ``followed`` must
+    be True if other lanes continue from the lane, or if the lane belongs to a former deployment.
     """
     if lane.state is LaneState.CLOSED:
         return lane

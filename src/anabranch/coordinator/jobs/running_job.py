@@ -92,8 +92,8 @@ class RunningJob:
         return self.model.replaces > 0 and self.generation == 1
 
     def deployment_of(self, seat: str) -> int:
-        """The deployment for which a seat needs a process now: the earliest one with open lanes in the seat or, if
-        there is none, the current one.
+        """The deployment for which a seat needs a process now. If there are deployments with open lanes in the seat,
+        the result is the earliest of these deployments. Otherwise, the result is the current deployment.
         """
         its = (lane.deployment for lane in self.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED)
         return min(its, default=self.deployment)
@@ -141,11 +141,11 @@ class RunningJob:
         return found
 
     def ancestors(self, lanes: Iterable[str]) -> set[str]:
-        """The ids of these lanes, and of all lanes from which they continue, directly or indirectly."""
+        """The ids in ``lanes``, and the ids of all lanes from which these lanes continue, directly or indirectly."""
         return _reached(lanes, {lane.id: lane.predecessors for lane in self.lanes})
 
     def descendants(self, lanes: Iterable[str]) -> set[str]:
-        """The ids of these lanes, and of all lanes that continue from them, directly or indirectly."""
+        """The ids in ``lanes``, and the ids of all lanes that continue from these lanes, directly or indirectly."""
         return _reached(lanes, self.followers())
 
     def as_held(self, lane: Lane) -> Lane:
@@ -199,7 +199,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Each lane, paired with whether the lane is over; and the racks of the containers, by seat."""
+        """Pairs of a lane and whether this lane is over. Also the racks of the containers, by seat."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 
@@ -215,8 +215,9 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they began: lanes of the current generation or, if ``followed``, lanes from
-        which others continue. Lanes without predecessors count only if :attr:`follows` is true.
+        """The lanes that failed before they began. By default, only lanes of the current generation are included. If
+        ``followed`` is True, only lanes from which other lanes continue are included. Lanes without predecessors count
+        only if :attr:`follows` is true.
         """
         found = [
             lane
@@ -238,8 +239,8 @@ class RunningJob:
 
     def needless(self) -> list[Lane]:
         """The closing lanes that belong to former deployments, haven't begun, and aren't offered to any process with a
-        seat. A lane from which others continue is included only if it has start offsets: otherwise, only a process that
-        runs the lane could determine them.
+        seat. A lane from which other lanes continue is included only if its start offsets are known. If they are
+        unknown, only a process that runs the lane can determine them.
         """
         told = {lane for process in self.seats.processes.values() for lane in process.offered}
         followed = {name for lane in self.lanes for name in lane.predecessors}
@@ -294,9 +295,9 @@ def figures(model: JobModel) -> dict[str, tuple[int, float]]:
 
 
 def _reached(names: Iterable[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """These names, and all names that can be reached from them along ``edges``. Each name is looked at only once, and
-    without recursion: a lane's history can be long, and lanes that were first divided and then merged are reached in
-    many ways."""
+    """The names in ``names``, and all names that can be reached from them along ``edges``. There is no recursion,
+    because a lane's history can be long. Each name is looked at only once, because lanes that were first divided and
+    then merged can be reached in many ways."""
     found: set[str] = set()
     queue = [*names]
     while queue:

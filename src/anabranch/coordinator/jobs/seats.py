@@ -32,9 +32,10 @@ lanes' successors.
 
 
 def program_due(job: RunningJob) -> int:
-    """The deployment whose code the next process should have. This is the earliest deployment that has a seat without a
-    process or, if there is none, the current deployment. If processes are never expelled, every seat counts as a seat
-    without a process. The process in the seat may be dead, and a new process can take the seat from it.
+    """The deployment whose code the next process should have. If some deployments have a seat without a process, the
+    result is the earliest of these deployments. Otherwise, the result is the current deployment. If processes are never
+    expelled, every seat counts as a seat without a process, because the process in the seat may be dead. A new process
+    can take the seat of such a process.
     """
     taken = job.seats.taken if job.seats.expels else frozenset()
     return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)

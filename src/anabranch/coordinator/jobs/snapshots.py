@@ -37,8 +37,8 @@ def taken(job: RunningJob, now: float, *, stop_wanted: bool = False) -> Snapshot
 
 
 def _starved(job: RunningJob) -> set[str]:
-    """The ids of the lanes that, directly or indirectly, continue from failed lanes, or read what failed lanes or their
-    successors write."""
+    """The ids of the lanes that depend on failed lanes, directly or indirectly. A lane depends on a failed lane if it
+    continues from the failed lane, or if it reads what the failed lane or one of its successors writes."""
     failed = {lane.id for lane in job.lanes if lane.state is LaneState.FAILED}
     if not failed:
         return failed

@@ -119,7 +119,7 @@ def _left(
     - The lane is closed, and no successor still has to continue from its folder.
 
     Args:
-        keepers: for each lane that should have standbys, the process that should maintain each of them, by number.
+        keepers: the processes that should maintain standbys, by lane and then by the standby's number.
         awaited: the lanes whose folders are still needed; see :func:`_awaited`.
     """
     lane = lanes.get(has.lane)

@@ -16,7 +16,7 @@ __all__ = ["behind", "is_news", "members", "prepare", "unready", "wanted"]
 
 _COPIES_WITHIN = 300.0
 """The maximum time, in seconds, for which closing lanes keep running because their successors lack standbys. The time
-is counted from the beginning of a change or, if later, from ``Seats.begun``.
+is counted from the beginning of a change or from ``Seats.begun``, whichever is later.
 """
 
 

@@ -1,5 +1,5 @@
 """Draining: lanes read their inputs up to the drain's end offsets, and finish stage by stage. If the drain is
-cancelled, the deployment is running again, or starting if not all lanes are up.
+cancelled, the deployment gets the state "running" if all lanes are up, and the state "starting" otherwise.
 """
 
 from __future__ import annotations

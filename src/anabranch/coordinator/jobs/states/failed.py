@@ -1,5 +1,5 @@
 """Failed: a lane has failed, and the others have ended. The deployment keeps the failed lane's error. When the
-deployment is started again, so are its open lanes.
+deployment is started again, its open lanes are also started again.
 """
 
 from __future__ import annotations

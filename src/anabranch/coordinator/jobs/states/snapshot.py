@@ -23,7 +23,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed; None if it hasn't failed."""
     starved: bool = False
-    """Whether a lane upstream, or a predecessor, has failed, so this lane can't reach the end of its inputs."""
+    """Whether this lane can't reach the end of its inputs, because a lane upstream or a predecessor has failed."""
     closing: bool = False
     """Whether the lane should close to let its successors continue."""
 
