@@ -1,5 +1,5 @@
-"""Makes the error text for a failed lane: anabranch's own message if there is one, otherwise the root cause. Also
-determines what may help the lane to recover.
+"""Makes the error text for a failed lane. The text is anabranch's own message, or the root cause if there is no such
+message. Also determines what may help the lane to recover.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Remedy(enum.Enum):
     """What may help a failed lane."""
 
     NONE = "none"
-    """Another attempt would fail in the same way: lanes, streams, settings and files don't change on their own."""
+    """Another attempt would fail in the same way, because lanes, streams, settings and files don't change on their
+    own."""
     ATTEMPT = "another attempt"
     """The cause is known, and lies outside the Java process: in data, a function, another system or a disk."""
     WAIT = "time"
@@ -246,8 +247,8 @@ def is_fenced(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way: lanes, streams, settings and files don't change by
-    themselves.
+    """Whether another attempt would fail in the same way, because the error's cause doesn't change on its own. Such a
+    cause is, for example, the state of a lane, a stream, a setting or a file.
     """
     if isinstance(error, _FINAL):
         return True

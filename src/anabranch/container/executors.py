@@ -77,9 +77,9 @@ def ready(
 
 
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
-    """Wait until Spark has at least ``cores`` task slots, or at least one if ``cores`` is 0. Returns the number of task
-    slots; 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task slots ``SLOTS_WITHIN``
-    seconds after the first one has appeared."""
+    """Wait until Spark has at least ``cores`` task slots. If ``cores`` is 0, wait for at least one task slot. Returns
+    the number of task slots, or 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task
+    slots ``SLOTS_WITHIN`` seconds after the first one has appeared."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0

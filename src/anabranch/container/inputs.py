@@ -41,7 +41,7 @@ class Inputs:
 
     def tell(self, positions: Mapping[SSP, int]) -> bool:
         """Commit positions to the systems of the inputs, for the consumer group ``<job>.<stage>``. Only tools that show
-        lag use these positions. Returns whether all of them were committed."""
+        lag use these positions. Returns whether all positions were committed."""
         done = True
         told: dict[str, dict[str, dict[int, int]]] = {}
         for ssp, offset in positions.items():
@@ -126,9 +126,9 @@ class Inputs:
             self._check_positions(name, stream, read.get(stream, {}))
 
     def check_ids(self, folder: Folder) -> None:
-        """Check, while a query runs, that the lane's streams are still the ones that it reads. Spark's Kafka connector
-        doesn't check this: once a topic that was deleted and created again has grown beyond the lane's position, the
-        connector would skip the records before that position. Does nothing while the streams can't be looked up.
+        """Check, while a query runs, that no stream of the lane has been deleted and created again. Spark's Kafka
+        connector doesn't notice such a change. Once the new topic has grown beyond the lane's position, the connector
+        would skip the records before that position. Does nothing while the streams can't be looked up.
 
         Args:
             folder: the lane's folder. Only the first call reads the streams' ids from the folder.

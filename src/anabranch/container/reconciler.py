@@ -285,7 +285,7 @@ class Container:
 
     def _stop_all(self) -> None:
         """Stop everything. If one step fails, its error is only logged, and the other steps are still performed. The
-        error isn't raised, because it would hide a more informative one that the caller may be about to raise."""
+        error isn't raised, because it would hide a more informative error that the caller may be about to raise."""
         keepers = tuple(self._keepers.values())
         for step in (self.standbys.end, self._prestarter.end, *(keeper.leave for keeper in keepers)):
             _guarded(step)

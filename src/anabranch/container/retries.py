@@ -43,9 +43,9 @@ class Retries:
 
 
 class Standstill:
-    """Detects an SSP in which a lane makes no progress although there are records to read. Each detection doubles the
-    time without progress after which an SSP counts as stalled (up to 64 times ``after``), because batches may simply
-    take a long time.
+    """Detects an SSP in which a lane makes no progress although there are records to read. An SSP counts as
+    stalled after a certain time without progress. Each detection doubles this time, up to 64 times ``after``, because
+    batches may simply take a long time.
 
     Args:
         after: how many seconds an SSP with records to read must keep the same position before it first counts as
@@ -62,7 +62,7 @@ class Standstill:
         self._since.clear()
 
     def seen(self, report: LaneReport, now: float) -> str:
-        """A sentence about an SSP that has stalled at ``now`` (seconds on any clock); empty if none has."""
+        """A sentence about an SSP that has stalled at ``now`` (seconds on any clock); empty if no SSP has stalled."""
         for ssp, end in report.progress.ends.items():
             at = report.progress.positions.get(ssp, 0)
             before = self._since.get(ssp)

@@ -72,8 +72,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Cause:
-    """One exception of a chain. ``kind`` is the printed name of the exception's class; ``frames`` are the frames of its
-    Python traceback."""
+    """One exception of a chain. ``kind`` is the printed name of the exception's class. ``frames`` are the frames of the
+    exception's Python traceback."""
 
     kind: str
     message: str

@@ -67,8 +67,8 @@ class SeatLease:
 
     @property
     def orphaned(self) -> str:
-        """If the lease has ended because the coordinator couldn't be reached, the reason why it couldn't be reached;
-        otherwise empty."""
+        """Why the coordinator couldn't be reached. Empty unless the lease has ended, and the coordinator couldn't be
+        reached before that."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property

@@ -1,4 +1,4 @@
-"""Determines whether a failure comes from a lane's surroundings, and what the lane then waits for."""
+"""Determines whether a failure comes from a lane's surroundings, and what a lane with such a failure waits for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ large file may no longer fit."""
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something outside the job that lanes depend on, such as a disk or a broker. ``name`` says what a lane waits for,
-    and ``cure`` says what a user can do; ``pattern`` matches the texts of failures.
+    """Something outside the job that lanes depend on, such as a disk or a broker. ``name`` says what a lane waits for.
+    ``cure`` says what a user can do. ``pattern`` matches the texts of failures.
     """
 
     name: str

@@ -33,7 +33,7 @@ def watch(
     Args:
         must_stop: returns why the process must stop; empty as long as it can continue.
         ended: the caller sets this event once the process no longer needs to be watched.
-        patience: called when the process must stop; returns how many seconds the process then has before it is ended.
+        patience: called when the process must stop; returns how many seconds the process has left to stop on its own.
         code: the exit code of the process if it is ended.
     """
 

@@ -71,9 +71,9 @@ class Coordinator(Operations):
         clock: returns the current time in seconds, for leases.
         lease: how long a process counts as alive after a heartbeat, in seconds.
         now: returns the seconds since 1970, for stored times.
-        grace: the seconds from the end of a silent process's lease until the process loses its seat. Its lanes are then
-            fenced (see :meth:`fences`) and given to other processes. If None, a silent process keeps its seat until
-            another process takes it.
+        grace: the seconds from the end of a silent process's lease until the process loses its seat. The process's
+            lanes are then fenced (see :meth:`fences`) and given to other processes. If ``grace`` is None, a silent
+            process keeps its seat until another process takes the seat.
         first: returns the first revision of offers when this coordinator begins to serve a job. The numbers that
             different coordinators return should be far apart; the default is random.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
@@ -164,7 +164,8 @@ class Coordinator(Operations):
         return stored_jobs.all_read(self._store, self.status, lambda unread: unread)
 
     def status(self, job: str) -> JobStatus:
-        """A job's status, or its last stored one if it isn't served here. Raises NotFoundError if there is none."""
+        """A job's status. If the job isn't served here, the result is its last stored status. Raises NotFoundError if
+        there is no such job."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if (running_job := self.registry.jobs.get(job)) is None:
@@ -243,7 +244,7 @@ class Coordinator(Operations):
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
         """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
-        no such events, waits for one: up to ``wait`` seconds, and never longer than :data:`MOST_WAIT`."""
+        no such events, waits up to ``wait`` seconds for an event, and never longer than :data:`MOST_WAIT`."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -335,8 +336,8 @@ class Coordinator(Operations):
         return found
 
     def fenced(self, lane: Lane) -> None:
-        """Record that a lane was fenced under its epoch; other processes can now run it. Does nothing if the lane has
-        another epoch by now or no longer needs a fence, or if its job is no longer served."""
+        """Record that a lane was fenced under its epoch, so that other processes can run the lane. Does nothing if the
+        lane has another epoch by now, if the lane no longer needs a fence, or if its job is no longer served."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)
@@ -370,7 +371,7 @@ class Coordinator(Operations):
         return nullcontext() if running_job is None else self.registry.isolated(running_job, what)
 
     def launched(self, job: str, launching: LaunchStatus, news: Sequence[tuple[str, str]]) -> None:
-        """Record a launcher's state for a job. ``news`` contains pairs: what happened, and why."""
+        """Record a launcher's state for a job. ``news`` contains pairs of what happened and why."""
         if news:
             self._store.note([self.registry.event("launcher", job, "launcher", what, why) for what, why in news])
         with self.registry.locked_as_seen():

@@ -84,8 +84,8 @@ class Checkpoint:
 
     @property
     def version(self) -> int:
-        """The version of the state from which the lane continues: the number of batches that have contributed to this
-        state."""
+        """The version of the state from which the lane continues. This version is the number of batches that have
+        contributed to the state."""
         return self.planned if self.planned > self.committed else self.committed + 1
 
     def _numbers(self, folder: str) -> Iterator[int]:
@@ -122,8 +122,8 @@ class Checkpoint:
         return next((fault for name in schemas if (fault := self._bytes(name, "what the state's rows are"))), None)
 
     def useless_snapshots(self) -> list[tuple[str, Fault]]:
-        """The unusable snapshots that Spark would try to read, each with its problem. Once they are removed, Spark
-        reconstructs the state from older files. Call this only if these older files are intact."""
+        """The unusable snapshots that Spark would try to read, each with its problem. Once these snapshots are
+        removed, Spark reconstructs the state from older files. Call this only if the older files are intact."""
         found = []
         for files in self._stores.values() if self.partitions else ():
             for number in range(self.version, -1, -1):
@@ -262,8 +262,8 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     repeat output. The batch ``published`` itself can be run again, because the outputs know which part of this batch
     they contain.
 
-    If no batch meets these conditions, the lane can still start from its beginning, but only if batch 0 is its first
-    and only batch, ``checkpoint.least`` is -1, and nothing is published.
+    If there is no such batch, the lane may still be able to start from its beginning. It can do so only if batch 0 is
+    its first and only batch, if ``checkpoint.least`` is -1, and if nothing is published.
 
     Args:
         first: the lane's first batch. The batch before ``first`` belonged to another lane. The lane can continue after

@@ -60,8 +60,8 @@ class FinishPending:
 
 @dataclass(frozen=True)
 class EndLane:
-    """Record and report where the lane ends. Returns LaneEnded. ``has_begun`` is False if the lane had to leave before
-    the coordinator knew the lane's folder. In that case, the report says that work is pending.
+    """Record and report where the lane ends. Returns LaneEnded. If the lane had to leave before the coordinator knew
+    the lane's folder, ``has_begun`` is False, and the report says that work is pending.
     """
 
     has_begun: bool = True

@@ -54,7 +54,7 @@ class BatchShrinker:
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
         """Stop the query in a batch that will take too long, unless part of the batch may be visible. Returns whether
-        the query was stopped; if so, another query must be started.
+        the query was stopped. If the query was stopped, another query must be started.
         """
         query = self._attempt.current
         if query.gate.shut():

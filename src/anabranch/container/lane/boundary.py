@@ -35,7 +35,7 @@ class Boundary:
         self._queries = queries
 
     def reach(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """End the lane's query at a batch boundary: after the running batch, or after the one that is being planned.
+        """End the lane's query at a batch boundary: after the running batch, or after the batch that is being planned.
 
         There are exceptions:
 

@@ -108,9 +108,8 @@ def estimated(
 
 
 def is_brief(usual: float, left: float | None) -> bool:
-    """Whether a closing lane should run one more batch after the running one, because its batches are short. The
-    running batch may end before the successors' queries have started. The additional batch gives these queries time to
-    start.
+    """Whether a closing lane with short batches should run one more batch after the running batch. The running batch
+    may end before the successors' queries have started. The additional batch gives these queries time to start.
 
     True if the usual duration is known and less than ``BRIEF``, unless the running batch is known to need at least
     ``BRIEF`` more seconds.
@@ -148,8 +147,8 @@ class BreakOff:
         judge: returns the :func:`verdict`, given the batch's number and the first four arguments of ``verdict``.
         tell: called with a message that says what keeps the lane from ending; called with an empty message once the
             batch is broken off.
-        stays: called at most once, as soon as it is certain that no other batch will start and that the last one won't
-            be broken off.
+        stays: called at most once, as soon as it is certain that no other batch will start, and that the last batch
+            won't be broken off.
         broken: whether the batch was broken off because of ``wanted``. If the query is stopped because of ``hurry``,
             ``broken`` stays False.
     """

@@ -95,8 +95,8 @@ class QueryBuilder:
         SSP, the ``start`` argument of ``read`` applies.
 
         Some systems, such as the embedded log, keep track of the readers of their streams. If the lane hasn't run yet,
-        these systems are first told to keep all current records until the lane has read them. Only the streams for
-        which an offset must be chosen are kept in this way.
+        these systems are first told to keep all current records until the lane has read them. This step is
+        limited to streams for which an offset must be chosen.
 
         Args:
             begins: the start offsets that are already known, by whole SSP.
@@ -134,8 +134,8 @@ class QueryBuilder:
         are high watermarks, so they include the records of open transactions. For a partition that was added after its
         stream was looked up, the offset is 0.
 
-        The offsets are the same for all lanes of the container: for each stream, the result of the first look-up is
-        kept. Thread-safe.
+        The offsets are the same for all lanes of the container, because the result of the first look-up of each stream
+        is kept. Thread-safe.
         """
         own = {stages.stream_of(self.job.graph, n) for n in self.job.graph.nodes if is_boundary(n)}
         found: Offsets = {}

@@ -26,8 +26,8 @@ def has_caught_up(attempt: Attempt) -> bool:
 
 
 def _has_read_all(attempt: Attempt) -> bool:
-    """Whether all inputs have been read: intermediate streams completely, after all their writers have ended, and other
-    inputs up to ``until``. False if the lane has no ``until``.
+    """Whether all inputs have been read. An intermediate stream must have been read completely, after all its writers
+    have ended. Any other input must have been read up to ``until``. False if the lane has no ``until``.
     """
     if attempt.until is None:
         return False

@@ -35,7 +35,8 @@ class _HurryError(Exception):
 
 
 def raise_if_ended(lane: str, query: StreamingQuery) -> None:
-    """If a query has ended, raise the error that ended it, or a StateError if there is none."""
+    """If a query has ended, raise the error that ended the query. If it has ended without an error, raise
+    StateError."""
     if not query.isActive:
         error = query.exception()
         raise error if error is not None else StateError(f"the query of lane {lane} ended by itself", "")

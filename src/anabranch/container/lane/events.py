@@ -154,8 +154,8 @@ class LaneEnded:
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """An action of the lane has failed. Normally, the attempt has then failed, too. If ``smaller`` is True, the attempt
-    continues: a batch took too long, and can be planned again with fewer records."""
+    """An action of the lane has failed, and normally the whole attempt has failed with it. If ``smaller`` is True, the
+    attempt continues, because a batch only took too long and can be planned again with fewer records."""
 
     error: Exception
     smaller: bool = False

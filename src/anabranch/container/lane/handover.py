@@ -162,8 +162,8 @@ class Prestarter:
             return any(lane in each.predecessors and self._can(each) for each in self._coming)
 
     def end_at(self, lane: str, ends: Mapping[SSP, int]) -> None:
-        """Record where a lane ends (offsets by whole SSP), and prestart the queries of successors whose start offsets
-        are then known."""
+        """Record the offsets at which a lane ends, by whole SSP. If the start offsets of successors are known as a
+        result, prestart the queries of these successors."""
         with self._lock:
             self._ends[lane] = ends
             for each in self._coming:
@@ -245,7 +245,7 @@ class _Prestart(threading.Thread):
 
     def abandoned(self) -> threading.Thread:
         """Start a thread that waits until the query has started, and then abandons the query. Returns the thread. The
-        start of the query can take as long as its storage and brokers need to answer."""
+        query's start can take as long as the storage and the brokers need to answer."""
         thread = threading.Thread(target=self._abandon, name=f"abandons {self._lane.id}", daemon=True)
         thread.start()
         return thread

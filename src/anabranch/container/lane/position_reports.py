@@ -30,8 +30,8 @@ class PositionReports:
         self._thread: threading.Thread | None = None
 
     def offer(self, positions: Mapping[str, int], now: float) -> None:
-        """Start to commit these positions (by SSP in text form) if they have changed since the last commit and the next
-        commit is due. ``now`` is the time in seconds, on a clock that never goes back."""
+        """Start to commit ``positions`` (by SSP in text form) if they have changed since the last commit, and if the
+        next commit is due. ``now`` is the time in seconds, on a clock that never goes back."""
         if now < self._due or positions == self._told or (self._thread is not None and self._thread.is_alive()):
             return
         self._due = now + self._pause

@@ -22,9 +22,9 @@ async def arguments_of(operation: Operation[..., Any], request: Request) -> list
     """The arguments that a request gives for an operation, in the order of the operation's signature.
 
     An operation that changes something never ignores what a client asks for: the operation refuses a body that it
-    doesn't take, and any query parameter that it doesn't know. Unknown fields of a document are accepted, except
-    ``dry``. A container may be newer than its coordinator. So to extend an operation that containers use, add fields to
-    its documents, but no query parameters.
+    doesn't take, and refuses any query parameter that it doesn't know. Unknown fields of a document are accepted,
+    except ``dry``. A container may be newer than its coordinator. So to extend an operation that containers use, add
+    fields to the operation's documents, but add no query parameters.
 
     Raises:
         UsageError: a parameter is missing or has a wrong value, or the operation refuses what the request contains.

@@ -1,6 +1,6 @@
 """Threads for operations that have to wait for the systems of a job's streams, such as Kafka. No other operation uses
-these threads, and each job may have only a few, so a job whose brokers don't answer can't hold up anything else.
-Questions and changes are counted separately, so clients that may only read can't keep other clients from changing a
+these threads, and each job may use only a few of them. So a job whose brokers don't answer can't hold up anything else.
+Questions and changes are counted separately. So clients that may only read can't keep other clients from changing a
 job.
 """
 

@@ -128,7 +128,7 @@ class _Worker:
 class Audit:
     """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, the suffix
     ``.1`` is added to its name, and a new file is begun. An older file with this suffix is replaced. Only the first 100
-    refused requests from an address in a minute are recorded; the others are counted.
+    refused requests from an address in a minute are recorded. Any others are only counted.
 
     Args:
         path: the file.

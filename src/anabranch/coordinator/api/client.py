@@ -58,7 +58,8 @@ class Client(Operations):
       reason.
 
     Once a coordinator has accepted a request of this client, a rejected certificate or token raises UnreachableError
-    instead. A later attempt can then succeed, because the files with certificates and tokens are read again.
+    instead. The reason is that a later attempt can succeed, because the files with certificates and tokens are read
+    again.
 
     Args:
         url: the coordinator's URL; or the URLs of several coordinators with the same store, separated by commas. The

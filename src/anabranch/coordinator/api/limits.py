@@ -17,8 +17,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 __all__ = ["PromptHeads", "Refusals", "prompt"]
 
 HEAD_WITHIN = 15.0
-"""The seconds within which a request's head must have arrived, counted from the connection or, for a later request,
-from the request's first byte.
+"""The seconds within which a request's head must have arrived. For the first request, the seconds are counted from the
+beginning of the connection. For a later request, they are counted from the request's first byte.
 """
 BODY_WITHIN = 30.0
 """The seconds within which a request's body must arrive, in addition to the time that the body takes at

@@ -162,7 +162,7 @@ def operation(
     For the arguments not listed here, see :class:`Operation`.
 
     Args:
-        private: if False, clients with the role ``read`` also get the answer. The answer must then not contain
+        private: if False, clients with the role ``read`` also get the answer. Such an answer must not contain
             settings, code, or records that jobs process. Only a GET can have ``private=False``.
         by_leader: by default, the same as ``changes``.
 

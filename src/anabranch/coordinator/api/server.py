@@ -269,8 +269,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop, and none occupies a thread while it
-        waits for new orders. Raises UsageError if the heartbeat and the URL name different containers.
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. A heartbeat that waits for new orders
+        never occupies a thread. Raises UsageError if the heartbeat and the URL name different containers.
         """
         beat, wait = await arguments_of(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:

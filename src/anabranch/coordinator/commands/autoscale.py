@@ -87,7 +87,7 @@ def _have_located(registry: JobRegistry, running_job: RunningJob) -> None:
 
 
 def _wanted(registry: JobRegistry, running_job: RunningJob) -> Verdict | None:
-    """The autosizer's verdict, if one is due and another factor should be tried; otherwise None."""
+    """The autosizer's verdict. None if no verdict is due, or if no other factor should be tried."""
     limits = running_job.settings.autoscale
     if limits is None or registry.clock() < running_job.scaling.looked_at + _SIZE_EVERY:
         return None
@@ -127,7 +127,7 @@ def explain(context: Context, job: str) -> Sizing:
 
 
 def _is_scalable(registry: JobRegistry, snapshot: JobSnapshot) -> bool:
-    """Whether a job can have a factor above 1. This is determined once per generation."""
+    """Whether a job can have a factor above 1. The answer is determined once per generation."""
     seen = snapshot.running_job
     key = (seen.deployment, seen.generation)
     if key not in seen.scaling.scalable:
@@ -173,7 +173,7 @@ def _verdict(
 
 
 def _undone_at(running_job: RunningJob) -> float:
-    """When a change was last undone, on this coordinator's clock; minus infinity if none was. Later generations don't
-    change this time.
+    """When a change was last undone, on this coordinator's clock; minus infinity if no change was undone. Later
+    generations don't change this time.
     """
     return running_job.progress.unchanged_since if running_job.model.undoes else running_job.scaling.undone_at

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 TRIES = 10
-"""The maximum number of plans for a change: if the job has changed by the time a plan is ready, a new one is made."""
+"""The maximum number of plans for a change. If the job has changed by the time a plan is ready, a new plan is made."""
 
 
 class Planned(Protocol):
@@ -73,7 +73,7 @@ def change(
     plan: Callable[[RunningJob, Generation], P | None],
     apply: Callable[[RunningJob, Generation, P | None], R],
 ) -> R:
-    """Plan a change to a job without locking the job; then lock the job, and apply the plan. If the job has changed
+    """Plan a change to a job without locking the job. Then lock the job, and apply the plan. If the job has changed
     meanwhile, another plan is made, up to ``TRIES`` plans in all. Returns the result of ``apply``.
     :func:`response` adds to this result what the plan was based on.
 

@@ -48,7 +48,7 @@ def check(registry: JobRegistry, stored: DeploymentRecord) -> None:
 
 
 def plan(registry: JobRegistry, stored: DeploymentRecord) -> StartRequest | None:
-    """The new deployment to store, if the last one was drained; None if the last one continues."""
+    """The new deployment to store, if the last deployment was drained; None if the last deployment continues."""
     if stored.state != DeploymentState.DRAINED:
         return None
     store, job = registry.store, stored.job

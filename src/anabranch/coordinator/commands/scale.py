@@ -104,7 +104,7 @@ def apply(
     request: ScaleRequest,
 ) -> ScaleResult:
     """Enter the planned generation. If nothing is planned, and the request has ``now``, hasten a change that is under
-    way. A dry run does neither.
+    way. In a dry run, nothing is entered or hastened.
     """
     if planned is None and request.now and not request.dry:
         registry.hasten(running_job)

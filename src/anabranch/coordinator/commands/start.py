@@ -1,4 +1,4 @@
-"""Starts a planned job: continues its last deployment, or begins a new one if there is none to continue."""
+"""Starts a planned job. If the job's last deployment can continue, it continues. Otherwise, a new deployment begins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check(registry: JobRegistry, job: str, stored: DeploymentRecord | None) -> N
 
 
 def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | None) -> StartRequest | None:
-    """The new deployment to store; None if the last one, ``stored``, continues.
+    """The new deployment to store; None if the last deployment (``stored``) continues.
 
     Raises:
         ConflictError: the job should continue its last deployment, but differs from it. Also raised if the job can't

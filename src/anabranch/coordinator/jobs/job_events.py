@@ -46,7 +46,7 @@ def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at:
 
 
 def predicted(job: str, at: float, result: ChangeResult) -> list[Event]:
-    """The event about the predicted effects of a change, in a list; an empty list if no lane closes."""
+    """A list with the event about the predicted effects of a change. If no lane closes, the list is empty."""
     closing, starting, pause = len(result.closing), len(result.lanes), round(result.pause, 1)
     event = Event(
         kind="change",
@@ -87,7 +87,7 @@ def moved(
     seconds: float | None = None,
 ) -> Event:
     """The event for a job's move from one state to another. If ``before`` is CHANGING, the event also records how the
-    change ended: if the job now runs without an error, the change is done. Otherwise, the change has failed.
+    change ended. If the job now runs without an error, the change is done. Otherwise, the change has failed.
 
     Args:
         error: the error that the job keeps, if any.

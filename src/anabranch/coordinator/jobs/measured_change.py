@@ -79,7 +79,7 @@ class MeasuredChange:
                     self._behind.add(lane.id)
 
     def measured(self, lanes: Iterable[Lane], since: float, whole: float = math.inf) -> MeasuredPause | None:
-        """The longest pause of any lane; None if it isn't known yet.
+        """The longest pause of any lane; None if the longest pause isn't known yet.
 
         Args:
             since: the seconds for which all lanes have been running.

@@ -156,7 +156,8 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """How many seconds a client that asks for ``wait`` seconds is kept waiting: at most half a lease."""
+        """The seconds for which a client that asks for ``wait`` seconds is kept waiting. The wait lasts at most half a
+        lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -209,9 +210,9 @@ class Membership:
         return self._registered(process)
 
     def _free_seat(self, running_job: RunningJob, registration: Registration) -> str | None:
-        """The seat that a process can take; None if there is none, or the requested seat isn't free. (If processes are
-        never expelled, a requested seat needn't be free.) Raises NotFoundError if the job doesn't have the requested
-        seat.
+        """The seat that a process can take; None if there is no such seat, or if the requested seat isn't free. (If
+        processes are never expelled, a requested seat needn't be free.) Raises NotFoundError if the job doesn't have
+        the requested seat.
         """
         seat = registration.seat
         if seat is not None and seat not in running_job.busy_seats:

@@ -154,8 +154,8 @@ def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
 
 
 def _left_alone(job: str, factor: int, following: Program) -> list[str]:
-    """A list with one note if the version keeps a factor that is outside the version's own limits for autoscaling;
-    otherwise, an empty list. The autosizer doesn't change such a factor."""
+    """A list of notes. If the version keeps a factor that is outside the version's own limits for autoscaling, the list
+    contains one note. Otherwise, the list is empty. The autosizer doesn't change such a factor."""
     limits = autosizing.limits_of(following.settings)
     outside = "" if limits is None else autosizing.outside(limits, job, factor)
     return [outside] if outside else []
@@ -208,7 +208,8 @@ def _for_containers(program: Program | None) -> Program | None:
 
 
 def _lacks_code(store: Store, program: Program) -> bool:
-    """Whether a program's code is missing: containers get the code from the store, but the store doesn't have it."""
+    """Whether a program's code is missing, because containers should get the code from the store, but the store doesn't
+    have it."""
     return program.settings.get("job", {}).get("artifact") != "image" and store.artifact(program.artifact) is None
 
 

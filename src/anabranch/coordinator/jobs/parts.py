@@ -65,8 +65,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Offer:
-    """What the process in a seat should run. A new offer has a higher ``revision`` than the former one if it must be
-    sent to the process (see :meth:`is_news`).
+    """What the process in a seat should run. If a new offer must be sent to the process (see :meth:`is_news`), the new
+    offer has a higher ``revision`` than the former offer.
     """
 
     revision: int
@@ -205,8 +205,8 @@ class Seats:
         return {process.record.seat for process in self.processes.values()}
 
     def leave(self, process: Process, returns_from: float | None) -> None:
-        """Record that a process has returned its seat. ``returns_from`` is when it began to replace itself with a new
-        process; None if no new process follows.
+        """Record that a process has returned its seat. ``returns_from`` is the time when the process began to
+        replace itself with a new process; None if no new process follows.
         """
         del self.processes[process.record.id]
         if returns_from is not None:

@@ -48,7 +48,7 @@ _FIGURES = frozenset(
         "windows",
     }
 )
-"""Fields and parts of a report that count as metrics. While the lane runs, a report in which only these have changed
+"""Fields and parts of a report that count as metrics. While the lane runs, a report in which only metrics have changed
 needn't advance the job at once. A step that depends on metrics, such as the next step of a drain, is taken when the
 coordinator advances all jobs (see :meth:`Coordinator.tick`).
 """
@@ -59,7 +59,7 @@ _rest = attrgetter(
 
 
 def applied(lane: Lane, report: LaneReport) -> Lane:
-    """The lane as it should be stored after a report; the same object if the report changes nothing.
+    """The lane as it should be stored after a report. If the report changes nothing, the result is the same object.
 
     A closed lane never changes. A planned lane that runs gets the state RUNNING. A lane that has failed gets the state
     FAILED, with the error.

@@ -156,8 +156,8 @@ class RunningJob:
         return lane if holder is None else msgspec.structs.replace(lane, epoch=holder.record.epoch)
 
     def change(self, model: JobModel, lanes: Iterable[Lane], now: float) -> None:
-        """Enter another generation, with the job model ``model``; the job is then changing. ``lanes`` are the lanes
-        that are new or have changed.
+        """Enter another generation, with the job model ``model``. The job's state becomes CHANGING. ``lanes`` are the
+        lanes that are new or have changed.
         """
         self.known.update({lane.id: lane for lane in lanes})
         if self.state is not DeploymentState.CHANGING:
@@ -174,8 +174,9 @@ class RunningJob:
         self.change(start.model, [*ended, *start.lanes], now)
 
     def snapshot(self) -> Self:
-        """A copy of the job for planning or reading without a lock. What isn't copied is shared: immutable objects such
-        as lanes, and a few mutable ones, such as ``long_batches``, which must not be used without the lock.
+        """A copy of the job for planning or reading without a lock. Immutable objects, such as lanes, are shared with
+        the original. A few mutable objects, such as ``long_batches``, are also shared, and must not be used without the
+        lock.
         """
         found = copy.copy(self)
         found.known, found.reports = dict(self.known), dict(self.reports)

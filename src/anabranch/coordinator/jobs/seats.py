@@ -45,7 +45,7 @@ def relieved(job: RunningJob) -> bool:
     """Whether lanes of former deployments may close. During a change, if a launcher starts the containers, these lanes
     wait until the current deployment has at least as many processes as seats. The processes counted are those that hold
     a seat for this deployment, and warm processes that stand by. Without a launcher, the lanes don't wait, because the
-    successors' containers may be started only after the former ones have ended.
+    successors' containers may be started only after the former containers have ended.
     """
     if not job.seats.launched or job.state is not DeploymentState.CHANGING:
         return True
@@ -83,7 +83,8 @@ def be_patient(job: RunningJob, now: float) -> None:
 
 
 def free(job: RunningJob, deployment: int) -> frozenset[str]:
-    """The free seats for a deployment: no process has them, and none of their lanes is waiting to be fenced."""
+    """The free seats for a deployment. A seat is free if no process has it, and if none of its lanes is waiting to be
+    fenced."""
     taken = job.seats.taken | {lane.seat for lane in job.lanes if lane.unfenced}
     return frozenset(seat for seat in job.busy_seats - taken if job.deployment_of(seat) == deployment)
 

@@ -90,7 +90,7 @@ def _placed(
 
 
 def is_warm(lane: Lane, batch: int, needed: int, members: Iterable[Member]) -> bool:
-    """Whether a lane needn't wait for its standbys: each of the ``needed`` standbys is nearly up to date with
+    """Whether a lane needn't wait for its standbys. True if each of the ``needed`` standbys is nearly up to date with
     ``batch``, or can't be brought up to date.
     """
     its = [has for member in members for has in member.copies if (has.lane, has.epoch) == (lane.id, lane.folder_epoch)]

@@ -27,7 +27,7 @@ class Unread:
 
     def adopted(self, job: str, adopt: Callable[[str], bool]) -> bool:
         """Call ``adopt`` for a job, and return whether the job was adopted. An error that concerns only this job isn't
-        raised; it is logged if it is new."""
+        raised. Instead, a new error is logged."""
         try:
             adopted = adopt(job)
         except _GENERAL:

@@ -1,4 +1,5 @@
-"""Reset: the job's positions and state are deleted. The next deployment begins like the first one of a new job."""
+"""Reset: the job's positions and state are deleted. The next deployment begins like the first deployment of a new
+job."""
 
 from __future__ import annotations
 

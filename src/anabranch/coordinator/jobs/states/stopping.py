@@ -1,5 +1,5 @@
-"""Stopping: all lanes should end. Running lanes end at a batch boundary or, if the job is stopped at once, break off
-their batches.
+"""Stopping: all lanes should end. Running lanes end at a batch boundary. If the job is stopped at once, running lanes
+break off their batches.
 """
 
 from __future__ import annotations
