@@ -34,7 +34,7 @@ __all__ = ["POLL", "SAY_AFTER", "ready"]
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0
 SLOTS_WITHIN = 60.0
-"""The seconds, counted from the first executor, within which Spark must have as many task slots as are needed."""
+"""The seconds within which Spark must have enough task slots. They are counted from the start of the first executor."""
 
 _PYTHON_SAID = re.compile(r"(?:Error from python worker:.*?(?=\w+Error: )|java\.io\.IOException: )([^\n)]+)", re.DOTALL)
 
@@ -79,7 +79,7 @@ def ready(
 def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
     """Wait until Spark has at least ``cores`` task slots. If ``cores`` is 0, wait for at least one task slot. Returns
     the number of task slots, or 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task
-    slots ``SLOTS_WITHIN`` seconds after the first one has appeared."""
+    slots ``SLOTS_WITHIN`` seconds after the first task slot has appeared."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0

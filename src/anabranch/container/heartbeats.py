@@ -31,7 +31,7 @@ heartbeats at the same time.
 """
 
 _LIVE = 1.0
-"""While batches are running, the longest time between two heartbeats, in seconds. The heartbeats report the batches'
+"""The longest time between two heartbeats while batches are running, in seconds. The heartbeats report the batches'
 progress."""
 _AWAY_EVERY = 1.0
 _PAUSE = 0.25

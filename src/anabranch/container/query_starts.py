@@ -45,9 +45,10 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """A context for the start of one query. Entering the context waits until another query can be started; leaving
-        it lets the next query start. Inside ``with``, start the query, and pass it to the function that the context
-        provides. The function waits, for a limited time, until the query's sources have started or the query has ended.
+        """A context for the start of one query. Entering the context waits until another query can be started.
+        Leaving the context lets the next query start. Inside ``with``, start the query, and pass it to the function
+        that the context provides. The function waits, for a limited time, until the query's sources have started or the
+        query has ended.
         """
         with self._places:
             yield self._wait

@@ -51,7 +51,8 @@ class SeatLease:
         self._missed = ""
         self._has_left = False
         self._watched = False
-        """Whether anybody is looking at the partitions, so that heartbeats must contain the lanes' complete reports."""
+        """Whether somebody is looking at the job's partitions. If so, heartbeats must contain the lanes' complete
+        reports."""
 
     @property
     def answer(self) -> HeartbeatResponse | None:

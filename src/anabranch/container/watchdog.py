@@ -78,8 +78,8 @@ Replace = Callable[[str], None]
 
 
 def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Replace) -> None:
-    """In a separate thread, until ``ended`` is set, watch the Java process. If it has ended, the Python process is
-    replaced or ended, because nothing can run without the Java process."""
+    """In a separate thread, until ``ended`` is set, watch the Java process. If the Java process has ended, the Python
+    process is replaced or ended, because nothing can run without the Java process."""
 
     def look() -> None:
         while not ended.wait(_EVERY):
@@ -90,8 +90,8 @@ def watch_java(is_gone: Callable[[], bool], ended: threading.Event, replace: Rep
 
 
 def end_without_java(replace: Replace) -> NoReturn:
-    """Replace this process, whose Java process has ended. If this isn't allowed, or fails, end this process with a
-    message."""
+    """Replace this process, whose Java process has ended. If the replacement isn't allowed, or if it fails, end this
+    process with a message."""
     why = JAVA_IS_GONE
     try:
         try:

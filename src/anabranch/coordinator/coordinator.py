@@ -115,13 +115,14 @@ class Coordinator(Operations):
 
     def adopt(self, job: str) -> bool:
         """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
-        Returns whether there was something to serve: a job that runs, or should run, in separate processes.
+        Returns True if there was something to serve, which means that the job runs, or should run, in separate
+        processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
 
     def release(self, job: str) -> bool:
-        """Stop serving a job if it has ended and no process has a seat. Returns whether it is no longer served."""
+        """Stop serving a job if it has ended and no process has a seat. Returns whether the job is no longer served."""
         with self.registry.locked_as_seen() as jobs:
             running_job = jobs.get(job)
             if running_job is not None and (running_job.state.active or running_job.seats.processes):

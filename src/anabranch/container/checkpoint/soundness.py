@@ -262,7 +262,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     repeat output. The batch ``published`` itself can be run again, because the outputs know which part of this batch
     they contain.
 
-    If there is no such batch, the lane may still be able to start from its beginning. It can do so only if batch 0 is
+    If no batch is suitable, the lane may still be able to start from its beginning. It can do so only if batch 0 is
     its first and only batch, if ``checkpoint.least`` is -1, and if nothing is published.
 
     Args:

@@ -38,7 +38,7 @@ longer because an overdue batch usually ends soon. The usual reason for the dela
 while the successors' queries start.
 """
 BRIEF = 1.0
-"""Batches that take fewer seconds than this count as brief. A brief batch hardly delays a change, and the successors'
+"""A batch that takes fewer seconds counts as brief. A brief batch hardly delays a change, and the successors'
 queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
@@ -202,7 +202,7 @@ class BreakOff:
             self._stay()
 
     def _why_not(self, number: int) -> str:
-        """The result of ``keeps``, which is called only once per batch, because it can take a moment."""
+        """The result of ``keeps``, which is called only once per batch, because the call can take a moment."""
         if number not in self._kept:
             self._kept = {number: self.keeps(number)}
         return self._kept[number]
@@ -236,8 +236,8 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     batch is in an exactly-once output or a table, the batch isn't forgotten, and the result is False. The caller must
     finish such a batch.
 
-    Call this only if no query of the lane is running in this process, and no thread can still publish anything for it.
-    If this process is killed during the call, the next process decides again.
+    Call this only if no query of the lane is running in this process, and no thread can still publish anything for the
+    lane. If this process is killed during the call, the next process decides again.
     """
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)

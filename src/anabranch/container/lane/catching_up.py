@@ -1,4 +1,5 @@
-"""Finds out whether a lane that doesn't keep running has caught up with its inputs, and must end."""
+"""Finds out whether a lane has caught up with its inputs and must end. This applies only to lanes that don't keep
+running."""
 
 from __future__ import annotations
 

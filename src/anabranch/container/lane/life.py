@@ -38,7 +38,7 @@ class Life:
         return actions
 
     def await_acknowledgement(self) -> None:
-        """Wait until the coordinator knows the lane's folder, or the lane has to leave."""
+        """Wait until the coordinator knows the lane's folder, or until the lane has to leave."""
         with self._changed:
             self._changed.wait_for(lambda: not self._state.waits)
 
@@ -60,7 +60,7 @@ class Life:
         return self._state.closing is Closing.NOW
 
     def decided(self, batch: int) -> bool | None:
-        """The coordinator's decision whether to break off this batch; None if there is no decision."""
+        """The coordinator's decision whether to break off the batch; None if there is no decision."""
         decision = self._state.decision
         return decision.break_off if decision is not None and decision.batch == batch else None
 

@@ -1,4 +1,5 @@
-"""Makes and starts a lane's queries: one that keeps running, which may be prestarted, or one for a single batch."""
+"""Makes and starts a lane's queries. A query either keeps running or runs only a single batch. A query that keeps
+running may be prestarted."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ class Queries:
             edits.mend_time(folder)
 
     def start(self) -> StreamingQuery:
-        """Start a query that keeps running, or continue with the prestarted one."""
+        """Start a query that keeps running, or continue with the prestarted query."""
         if self.prestarted is not None:
             return self._go_on_prestarted()
         attempt, folder = self._attempt, self._attempt.folder

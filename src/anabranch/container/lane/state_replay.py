@@ -1,8 +1,8 @@
 """Estimates how long a successor of a stateful lane takes to replay changes to the state.
 
 Spark stores the changes that each batch makes, and takes a snapshot of the state from time to time. To load the state,
-a process reads the last snapshot, and replays all later changes. After many records, this takes much longer than
-copying the files.
+a process reads the last snapshot, and replays all later changes. After many records, replaying takes much longer
+than copying the files.
 """
 
 from __future__ import annotations

@@ -127,11 +127,11 @@ class LaneSupervisor:
 
     @property
     def closed(self) -> bool:
-        """Whether the lane has ended here, and was told to close or has drained."""
+        """Whether the lane has ended here, and either was told to close or has drained."""
         return (self._closing or self._life.state.drained) and self.ended
 
     def go_on(self, wanted: WantedLane) -> None:
-        """Pass on the orders for a lane that is wanted here, and begin its next attempt if that is due."""
+        """Pass on the orders for a lane that is wanted here, and begin the lane's next attempt if one is due."""
         self._closing = wanted.closing
         if self._wait.look(self._runner.report):
             self._trouble = ""

@@ -1,5 +1,5 @@
-"""Determines how long a lane waits until its surroundings (such as a disk or a broker) have recovered from a failure.
-Each pause between two attempts is limited, and so is the whole wait."""
+"""Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure. This
+includes the pauses between the lane's attempts, and the end of the wait if it takes too long."""
 
 from __future__ import annotations
 

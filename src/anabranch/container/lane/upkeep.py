@@ -22,7 +22,7 @@ __all__ = ["Upkeep"]
 _CHECK_EVERY = 5.0
 _COMPARE_EVERY = 1.0
 _COMPARING_SHARE = 0.05
-"""The largest share of the lane's time that looking up the ids of its inputs may take."""
+"""The largest share of the lane's time that may be spent on looking up the ids of the lane's inputs."""
 
 _SAMPLE_EVERY = 30.0
 _REFRESH_EVERY = 12 * 3600.0

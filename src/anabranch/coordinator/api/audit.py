@@ -63,7 +63,7 @@ class AuditedRequest(msgspec.Struct, frozen=True):
     dry: bool = False
     """Whether the request only asked what a change would do."""
     left_out: int = 0
-    """How many refused requests from this address were left out since the last one that was recorded."""
+    """How many refused requests from this address were left out since a refused request was last recorded."""
 
     @property
     def job(self) -> str | None:
@@ -102,7 +102,7 @@ class _Worker:
         self._thread.start()
 
     def put(self, requested: AuditedRequest) -> bool:
-        """Let a request wait. Returns at once; False if too many are waiting."""
+        """Add a request to the queue. Returns at once. The result is False if too many requests are already waiting."""
         try:
             self._waiting.put_nowait(requested)
         except queue.Full:
@@ -110,8 +110,8 @@ class _Worker:
         return True
 
     def close(self, ends: float) -> bool:
-        """Let the thread process the requests that are still waiting, and wait for its end, until ``ends`` on the
-        monotonic clock at the latest. Returns True if all requests were processed."""
+        """Let the thread process the requests that are still waiting, and then end. Waits for the thread until ``ends``
+        on the monotonic clock. Returns whether the thread has ended."""
         with suppress(queue.Full):
             self._waiting.put(None, timeout=max(0.0, ends - monotonic()))
         self._thread.join(max(0.0, ends - monotonic()))

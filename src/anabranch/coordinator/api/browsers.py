@@ -1,9 +1,10 @@
-"""Decides which requests from browsers a coordinator answers. These are requests from its own page, requests for an
-address that a user has entered, and requests by which a link on another page opens the coordinator's page.
+"""Decides which requests from browsers a coordinator answers. A coordinator answers requests from its own page,
+requests for an address that a user has entered, and requests by which a link on another page opens the coordinator's
+page.
 
 Any web page can make a visitor's browser send requests to addresses that only this browser can reach. The page can't
-read the answers, but its requests would still take effect. If it rebinds its own host name to the coordinator's
-address, it could even read the answers.
+read the answers, but its requests would still take effect. A page that rebinds its own host name to the
+coordinator's address could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator. A request is also refused if its ``Origin`` or
 ``Sec-Fetch-Site`` shows that it comes from another page, unless a link on that page opens the coordinator's page in a
@@ -107,7 +108,8 @@ def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: 
 
 
 def _is_link(method: str, path: str, headers: Headers) -> bool:
-    """Whether a request opens the coordinator's page in a tab (as a link on another site does), not in a frame."""
+    """Whether a request opens the coordinator's page in a tab and not in a frame. A link on another site sends such a
+    request."""
     opened = _texts(headers, b"sec-fetch-mode"), _texts(headers, b"sec-fetch-dest")
     is_page = path == "/" or path.startswith("/ui/") or path == "/ui"
     return method in _SAFE and is_page and opened == (["navigate"], ["document"])

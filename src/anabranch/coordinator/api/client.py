@@ -35,7 +35,7 @@ from anabranch.protocol.errors import error_of, is_payload
 __all__ = ["AWAY", "Client"]
 
 AWAY = (UnreachableError, OutOfTimeError, NotLeadingError, StoreUnavailableError)
-"""The errors that are raised if the coordinator can't answer at the moment; a later attempt can succeed."""
+"""The errors that are raised if the coordinator can't answer at the moment. A later attempt can succeed."""
 
 P = ParamSpec("P")
 R = TypeVar("R")

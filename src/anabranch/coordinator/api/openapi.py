@@ -1,4 +1,4 @@
-"""Describes the table of operations as OpenAPI 3.1, including the documents that they take and return."""
+"""Describes the table of operations as OpenAPI 3.1, including the documents that the operations take and return."""
 
 from __future__ import annotations
 

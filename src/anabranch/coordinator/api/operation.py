@@ -51,7 +51,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter in the path or in the query. ``name`` is its name in Python, ``sent_as`` its name in the URL."""
+    """A parameter in the path or in the query. ``name`` is the parameter's name in Python. ``sent_as`` is its name in
+    the URL."""
 
     name: str
     sent_as: str

@@ -303,7 +303,7 @@ class _News:
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether there was any."""
+        """Wait for news for at most ``seconds``. Returns whether there was any news."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

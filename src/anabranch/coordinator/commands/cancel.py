@@ -30,7 +30,7 @@ def check(running_job: RunningJob, present: Generation) -> None:
     drain can't be undone for one of these reasons:
 
     - partitions or streams were added,
-    - the change itself undoes another one,
+    - the change itself undoes another change,
     - a lane has begun with the code of a new deployment,
     - a lane failed after it had begun, or a lane without predecessors failed (unless a new deployment added it),
     - a rewound job is already processing records again,

@@ -1,4 +1,4 @@
-"""Replaces a job's version with another one, which takes over the job's state and positions."""
+"""Replaces a job's version with another version, which takes over the job's state and positions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Replace the job's version with the one in ``request``. A job that doesn't run is started.
+    """Replace the job's version with the version in ``request``. A job that doesn't run is started.
 
     Raises:
         NotFoundError: there is no such job.
@@ -95,7 +95,7 @@ def change(
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
     """The job's current deployment, with a snapshot of the job if the job runs. Raises NotFoundError if there is no
-    such job, and the error of :func:`loading.check_adopted`.
+    such job. Also raises the error of :func:`loading.check_adopted`.
     """
     store, snapshot = registry.store, None
     with registry.locked_all() as jobs:
@@ -194,8 +194,8 @@ def apply(
 
 def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
     """Start the next deployment of a job that doesn't run. The deployment is stored as already started, in a single
-    step. So a coordinator that takes over finds either the former deployment, or the next one in a state in which the
-    job must be served.
+    step. A coordinator that takes over therefore finds either the former deployment or the next deployment. The next
+    deployment is found in a state in which the job must be served.
     """
     store, job, model = registry.store, found.stored.job, planned.start.model
     before = store.lanes(job)

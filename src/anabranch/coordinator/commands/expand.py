@@ -116,7 +116,7 @@ def apply(
 
 def look(context: Context) -> None:
     """For each running job whose inputs are due to be checked, count the partitions of the inputs, and adapt the job to
-    new ones. Call this function about once a second. A call takes as long as the systems take to answer.
+    new partitions. Call this function about once a second. A call takes as long as the systems take to answer.
     """
     registry = context.registry
     with registry.locked_all() as jobs:
@@ -197,8 +197,8 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Warn once that a job can't be adapted to its inputs, and why. If it can be adapted, ``refused`` is None, and the
-    warning is removed."""
+    """Warn once that a job can't be adapted to its inputs, and why. If the job can be adapted, ``refused`` is None, and
+    the warning is removed."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job can't adapt to its inputs"

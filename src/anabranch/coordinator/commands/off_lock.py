@@ -47,7 +47,7 @@ R = TypeVar("R", ScaleResult, RewindResult, DeployResult)
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """A copy of a job at one moment, for planning a change without locking the job or affecting it."""
+    """A copy of a job at one moment, for planning a change without locking or changing the job."""
 
     running_job: RunningJob
     present: Generation
@@ -80,8 +80,8 @@ def change(
     If the request has already been carried out, no plan is made, and ``apply`` gets None.
 
     Args:
-        plan: returns the plan for a job and its current generation, or None if nothing needs to be done. It may run for
-            a long time, and must only read its arguments.
+        plan: returns the plan for a job and its current generation, or None if nothing needs to be done. The function
+            may run for a long time, and must only read its arguments.
         apply: given the locked job, its current generation and the plan, carries out the plan, if there is one, and
             returns the result. In a dry run, ``apply`` gets the snapshot rather than the locked job, and must not
             change anything.

@@ -64,7 +64,7 @@ def check(running_job: RunningJob) -> None:
 
 def plan(running_job: RunningJob, present: Generation, request: RewindRequest, to: Mapping[str, int]) -> NextGeneration:
     """The next generation of a job, which reads partitions again from the offsets ``to``. Raises ConflictError if the
-    job can't be rewound now, and the errors of :func:`anabranch.planning.transition.rewind.rewound`.
+    job can't be rewound now. Also raises the errors of :func:`anabranch.planning.transition.rewind.rewound`.
     """
     check(running_job)
     its = {lane.id: lane for lane in running_job.lanes}

@@ -24,8 +24,8 @@ def run(context: Context, job: str, request: RollbackRequest) -> DeployResult:
 
 
 def plan(registry: JobRegistry, found: CurrentDeployment, request: RollbackRequest) -> NextDeployment:
-    """The next deployment, with the previous version. Raises ConflictError if there was no previous version, and the
-    errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`.
+    """The next deployment, with the previous version. Raises ConflictError if there was no previous version.
+    Also raises the errors of :func:`anabranch.coordinator.jobs.next_deployment.deployed`.
     """
     store, job = registry.store, found.stored.job
     former = next_deployment.former_version(store, job, found.stored.id)

@@ -24,7 +24,7 @@ HASTE = "batches that are written at least once, or were given to foreach_batch,
 
 
 def began(running_job: RunningJob, planned: NextGeneration | NextDeployment, at: float, now: bool) -> Event:
-    """The event for the beginning of a planned change. If ``now``, the change doesn't wait for batches."""
+    """The event for the beginning of a planned change. If ``now`` is True, the change doesn't wait for batches."""
     undoes = planned.kind == "undo"
     reasons = (f"cancelled: {planned.why}" if undoes else planned.why, f"without waiting: {HASTE}" if now else "")
     if isinstance(planned, NextGeneration):

@@ -1,4 +1,4 @@
-"""Gives seats to processes, handles their heartbeats, and expels those that are silent for too long."""
+"""Gives seats to processes, handles their heartbeats, and expels processes that are silent for too long."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Membership:
 
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that
-        already has a seat keeps it, and its epoch. A process that gets no seat is told to ask again, or to end if it
-        isn't needed.
+        already has a seat keeps its seat and its epoch. A process that gets no seat is told to ask again, or to end if
+        it isn't needed.
 
         A process can take only a free seat. But if processes are never expelled, a process can also request a seat that
         isn't free, and then replaces the seat's holder.
@@ -161,8 +161,8 @@ class Membership:
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
-        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. A call
-        for a process that neither holds such a seat nor stands by for one counts as an invalid heartbeat.
+        """Whether the process with this EXECUTION_ENV_CONTAINER_ID holds a seat of a job that is served here. If the
+        process neither holds such a seat nor stands by for such a seat, the call counts as an invalid heartbeat.
         """
         with self._registry.locked_all():
             served = [running_job.seats for running_job in self._registry.jobs.values()]
@@ -251,8 +251,8 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the job's processes whose leases ended at least ``grace`` seconds ago. Returns whether there were any.
-        The caller holds the job's lock.
+        """Expel the job's processes whose leases ended at least ``grace`` seconds ago. Returns whether any process was
+        expelled. The caller holds the job's lock.
         """
         if self._grace is None:
             return False

@@ -39,8 +39,8 @@ def still_to_read(
     lanes: Collection[Lane], known: Mapping[str, Lane], reports: Mapping[str, LaneReport]
 ) -> Positions | None:
     """The lowest offsets that a job still has to read. They are determined from the job's open lanes and from its
-    closed lanes without successors. The result is None if there are no such lanes. A partition is left out if any of
-    these lanes reads it from an unknown position.
+    closed lanes without successors. The result is None if there are no such lanes. Streams that none of these
+    lanes reads are left out. A partition is also left out if any of these lanes reads it from an unknown position.
 
     Closed lanes without successors count because a drain closes lanes one after another, and the next deployment
     continues where the closed lanes ended.
@@ -113,7 +113,7 @@ class _NextOffsets:
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
     """For each partition in both mappings, the lower of its two offsets. If the mappings are a job's positions at two
-    times, the job had read everything before this offset at both times.
+    times, the job had read everything before the lower offset at both times.
     """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 

@@ -56,8 +56,8 @@ class JobRegistry:
     Args: see :class:`anabranch.coordinator.coordinator.Coordinator`.
 
     Attributes:
-        leases: the lock for the data that every heartbeat changes, even one with nothing but metrics. Such a heartbeat
-            doesn't wait for the jobs' lock, so never hold ``leases`` for long.
+        leases: the lock for the data that every heartbeat changes, even a heartbeat that contains only metrics. Such a
+            heartbeat doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
         owning: returns a context that keeps other processes from serving a job, even after ``with`` has ended. Other
@@ -81,8 +81,8 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from memory, because the connection to it was lost during a step. Always False
-        if ``grace`` is None.
+        """Whether the store may differ from memory, because the connection to the store was lost during a step. Always
+        False if ``grace`` is None.
         """
         self.unread = Unread()
         self.leases = threading.Lock()
@@ -196,7 +196,7 @@ class JobRegistry:
         return (None, None) if process is None else (running_job, process)
 
     def up_to_date(self, running_job: RunningJob) -> Generation:
-        """Take the steps of a job that are due, and return its generation afterwards."""
+        """Take the steps of a job that are due, and return the job's generation after these steps."""
         self.advance(running_job)
         return self.present(running_job)
 
@@ -353,7 +353,7 @@ class JobRegistry:
         self.change(running_job, transitions.undone(running_job, present, before, who, why))
 
     def hasten(self, running_job: RunningJob) -> None:
-        """Make the change that is under way, if any, break off the closing lanes' batches rather than wait for them."""
+        """If a change is under way, break off the closing lanes' batches instead of waiting for these batches."""
         if running_job.state is DeploymentState.CHANGING and not running_job.progress.hasty:
             self.store.note([job_events.hastened(running_job.job, self.now(), "change", "change")])
             running_job.progress.hasty = True

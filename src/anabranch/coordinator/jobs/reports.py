@@ -109,8 +109,8 @@ def _positions(report: LaneReport) -> tuple[Position, ...]:
 
 
 def is_routine(lane: Lane, before: LaneReport, report: LaneReport) -> bool:
-    """Whether a report differs from the last one only in metrics, requires no event about waiting, and doesn't change
-    the stored lane."""
+    """Whether a report differs from the last report only in metrics, requires no event about waiting, and doesn't
+    change the stored lane."""
     if begins_to_wait(before, report) or awaits_otherwise(before, report):
         return False
     return bool(_rest(before) == _rest(report)) and applied(lane, report) is lane

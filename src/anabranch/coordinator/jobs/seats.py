@@ -129,7 +129,8 @@ def _runs(job: RunningJob, lane: str) -> bool:
 
 
 def try_again(job: RunningJob, now: float) -> bool:
-    """Let a launcher that has given up try again, if the job should run. Returns whether it tries again."""
+    """Let a launcher that has given up try again, if the job should run. Returns whether the launcher tries
+    again."""
     gave_up = job.seats.launching is not None and job.seats.launching.gave_up and demand(job, now, 0.0).wanted > 0
     if gave_up:
         job.seats.begun, job.seats.launching = now, None
@@ -141,7 +142,8 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat. ``lanes`` are the lanes for which it may still write, as stored."""
+    """Record that a process has lost its seat. ``lanes`` are the lanes for which the process may still write, as
+    stored."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane

@@ -114,7 +114,7 @@ def _left(
 
     The process holds the standby, except in the following cases, in which the standby is removed:
 
-    - It is a copy of a former folder of the lane.
+    - The standby is a copy of a former folder of the lane.
     - The lane should have only standbys with other numbers.
     - The lane is closed, and no successor still has to continue from its folder.
 

@@ -1,4 +1,4 @@
-"""Failed: a lane has failed, and the others have ended. The deployment keeps the failed lane's error. When the
+"""Failed: a lane has failed, and all other lanes have ended. The deployment keeps the failed lane's error. When the
 deployment is started again, its open lanes are also started again.
 """
 
