@@ -29,7 +29,8 @@ class Idleness:
 
         Args:
             idle: the SSPs that were idle when the lane last ended. SSPs without a position aren't marked.
-            ends: the end offsets that are known. SSPs with an end offset beyond their position aren't marked.
+            ends: the end offsets that are known. An SSP isn't marked if its end offset is beyond its
+                position.
         """
         still = {ssp: positions[ssp] for ssp in idle if ssp in positions and positions[ssp] >= ends.get(ssp, -1)}
         self._seen |= {ssp: (at, -self._patience) for ssp, at in still.items()}

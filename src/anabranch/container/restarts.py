@@ -55,8 +55,8 @@ class Restarts:
     why: str = ""
 
     def after(self, lane: str, batches: Mapping[str, int], why: str) -> Restarts | None:
-        """The record of replacements for the process that replaces this one. None if this process can't be replaced,
-        because there would be more than ``MOST`` replacements in a row without progress.
+        """The record of replacements for the process that replaces this one. None if this process can't be replaced.
+        A process can't be replaced if there would be more than ``MOST`` replacements in a row without progress.
 
         If the failed lane has committed a batch since the last replacement, the next replacement counts as the first in
         a row.

@@ -68,8 +68,8 @@ class SeatLease:
 
     @property
     def orphaned(self) -> str:
-        """Why the coordinator couldn't be reached. Empty unless the lease has ended, and the coordinator couldn't be
-        reached before that."""
+        """Why the coordinator couldn't be reached before the lease ended. Empty as long as the lease hasn't ended, or
+        if the coordinator could be reached."""
         return self._missed if self._missed and self.lease_left <= 0 else ""
 
     @property

@@ -254,8 +254,8 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems, *, tables: bool) -> Iterator[Finding]:
-    """A finding for each output stream or table that contains less than the lane has written according to its folder,
-    and for each output that can't be looked up."""
+    """The findings about output streams and tables. There is a finding for each output that contains less than the lane
+    has written according to its folder. There is also a finding for each output that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -62,8 +62,8 @@ class Checkpoint:
         read: returns the content of a file, given its path in the folder.
         partitions: how many partitions the state of each operator has; 0 if the lane has no state.
         thorough: whether large files are also compared with their checksums.
-        least: a batch that must be in the folder, because the lane has planned the batch, or has taken it over with
-            the folder; -1 if there is no such batch. See :func:`least`.
+        least: a batch that must be in the folder; -1 if there is no such batch. The lane has planned this batch, or has
+            taken it over with the folder. See :func:`least`.
     """
 
     sizes: Mapping[str, int]

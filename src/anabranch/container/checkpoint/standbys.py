@@ -64,8 +64,8 @@ class Standbys:
 
     def want(self, copies: Iterable[StandbyOrder]) -> None:
         """Replace the orders that this process carries out. Each order says to keep a standby up to date, to leave it
-        as it is, or to delete it. Orders to leave or delete a standby that this process hasn't maintained have no
-        effect."""
+        as it is, or to delete it. If this process hasn't maintained a standby, an order to leave or to delete this
+        standby has no effect."""
         wanted = {_key(copy): copy for copy in copies}
         with self._lock:
             if wanted == self._wanted:

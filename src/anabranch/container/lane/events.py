@@ -62,7 +62,7 @@ class Run:
         owner_lost: whether the owner of this folder was lost. If so, the lane gets a copy of the folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
         decision: see :class:`anabranch.protocol.container.WantedLane`.
-        drain: how the lane must drain; None if it needn't.
+        drain: how the lane must drain; None if the lane needn't drain.
         rested: whether the pause before the next attempt is over.
         thread_ended: whether the thread of the last attempt has ended.
     """

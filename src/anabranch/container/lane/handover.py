@@ -58,8 +58,8 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 class PrestartedQuery:
     """A query that was started in a lane's folder before the lane itself.
 
-    The query plans its first batch, but computes and publishes this batch only after it is known that the lane starts
-    at the predicted offsets, ``starting`` (by whole SSP).
+    The query plans its first batch at the predicted start offsets, ``starting`` (by whole SSP). The query computes and
+    publishes this batch only after it is known that the lane starts at these offsets.
     """
 
     def __init__(self, foreseen: PreanalyzedQuery, query: LaneQuery, folder: Folder, starting: Offsets) -> None:

@@ -107,7 +107,7 @@ class LifeState:
         decision: what the coordinator has decided about the batch that the lane was running when it was told to close.
         acknowledged: whether the coordinator knows the lane's folder.
         upstream_ended: whether all lanes that write the lane's inputs have ended.
-        drain: how the lane must drain; None if it needn't.
+        drain: how the lane must drain; None if the lane needn't drain.
         reads_sources: whether the lane reads streams that the job doesn't write itself. The attribute is False
             until this information has been looked up. The look-up takes place only if the lane must drain.
         caught_up: whether the lane's query is being stopped because the lane has nothing left to do.

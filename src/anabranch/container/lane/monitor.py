@@ -1,5 +1,6 @@
-"""Reads the progress of a lane's queries from Spark, and updates the lane's report, the sizes of the next batches, and
-the positions committed to the inputs' systems. Also stores which SSPs are idle, and the lane's event time.
+"""Reads the progress of a lane's queries from Spark. From this progress, updates the lane's report, the sizes of the
+next batches, and the positions committed to the inputs' systems. Also stores which SSPs are idle, and the lane's event
+time.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class Monitor:
             self.positions.offer(self._reporter.current.progress.positions, monotonic())
 
     def carry_idle(self, last: int, patience: float) -> None:
-        """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none) and have had no new
-        records since. No SSP is marked if the inputs' end offsets can't be looked up, or if the attempt ends at fixed
-        offsets (``until``). From now on, an SSP becomes idle after ``patience`` seconds without new records.
+        """Mark as idle the SSPs that were idle in the ``last`` planned batch (-1 if there is none), unless they have
+        had new records since. No SSP is marked if the inputs' end offsets can't be looked up, or if the attempt ends at
+        fixed offsets (``until``). From now on, an SSP becomes idle after ``patience`` seconds without new records.
         """
         self._idleness = Idleness(patience)
         until, folder = self._attempt.until, self._attempt.folder

@@ -93,9 +93,9 @@ class LaneSupervisor:
 
     @property
     def report(self) -> LaneReport:
-        """The lane's report. If the lane waits for its next attempt in this process, or in the process that will
-        replace this one, the report says that the lane is starting. If another container or the next start of the job
-        will make the next attempt, the report says that the lane has ended and left work unfinished.
+        """The lane's report. If this process or its replacement will make the next attempt, the report says that the
+        lane is starting. If another container or the next start of the job will make the next attempt, the report says
+        that the lane has ended and left work unfinished.
         """
         state, report = self._state, self._runner.report
         report = report.changed(

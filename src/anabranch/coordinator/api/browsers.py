@@ -7,8 +7,8 @@ read the answers, but its requests would still take effect. A page that rebinds 
 coordinator's address could even read the answers.
 
 So a request is refused if its ``Host`` isn't a name of this coordinator. A request is also refused if its ``Origin`` or
-``Sec-Fetch-Site`` shows that it comes from another page, unless a link on that page opens the coordinator's page in a
-tab.
+``Sec-Fetch-Site`` shows that it comes from another page. There is one exception: a link on another page may open the
+coordinator's page in a tab.
 
 A request other than GET or HEAD is also refused if its ``Content-Type`` isn't among the accepted ones (see
 :func:`wrong_kind`). Before a browser sends an accepted ``Content-Type`` for another site's page, it sends a preflight

@@ -1,5 +1,5 @@
-"""Adapts a running job to partitions added to its inputs, and to new streams that match its patterns, at a user's
-request or whenever the coordinator finds them.
+"""Adapts a running job to partitions added to its inputs, and to new streams that match its patterns. A change begins
+at a user's request, or when the coordinator finds such partitions or streams.
 """
 
 from __future__ import annotations

@@ -106,8 +106,9 @@ class Membership:
     def hear(self, beat: Heartbeat) -> HeartbeatResponse:
         """Process what a container reports, and return what it should run.
 
-        A container is told to stop if it holds no seat under the heartbeat's epoch, or if it reports an unknown lane or
-        a lane of another seat or deployment. There are two exceptions, in which the container is told that it is done:
+        A container is told to stop if it holds no seat under the heartbeat's epoch. A container is also told to stop if
+        it reports an unknown lane, or a lane of another seat or deployment. There are two exceptions, in which the
+        container is told that it is done:
 
         - The container has returned its seat under this epoch. It may have sent this heartbeat before it left.
         - Processes can be expelled, the container's job has ended, and the container still holds its seat according to
