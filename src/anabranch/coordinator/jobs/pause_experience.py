@@ -32,8 +32,8 @@ _STATELESS = {
     Kind.EXPANDED: 0.7,
     Kind.REWOUND: 0.7,
     Kind.MOVED: 0.6,
-    Kind.VERSION: 3.4,
-    Kind.NEW: 2.2,
+    Kind.VERSION: 2.5,
+    Kind.NEW: 1.9,
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
@@ -41,7 +41,7 @@ _STATEFUL = {
     Kind.EXPANDED: 2.6,
     Kind.REWOUND: 2.8,
     Kind.MOVED: 1.8,
-    Kind.VERSION: 9.3,
+    Kind.VERSION: 9.0,
     Kind.NEW: 5.5,
 }
 """The assumed overhead of a change in seconds, by kind. A measured overhead is stored as a multiple of the assumed
