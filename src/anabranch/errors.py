@@ -84,9 +84,11 @@ class NotFoundError(AnabranchError):
 
 
 class UnreachableError(AnabranchError):
-    """No coordinator answers at this address, or the connection broke off. Start the coordinator, correct
-    ``[coordinator] url``, or try again. Also raised if the Maven repository for jars does not answer. This is not a
-    NotFoundError, because without a coordinator's answer, it is not known whether a job exists.
+    """No coordinator answers at this address, or the connection was lost. Start the coordinator, correct
+    ``[coordinator] url``, or try again.
+
+    This is not a NotFoundError: without an answer from a coordinator, nobody can tell whether a job exists. Also raised
+    if the Maven repository for jars does not answer.
     """
 
     exit_code = 3

@@ -1,4 +1,4 @@
-"""The options of all verbs that change a running job and wait for the change."""
+"""The options shared by all verbs that change a running job and wait for the change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ChangeOptions", "with_change_options"]
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeOptions:
-    """The options of all verbs that change a running job and wait for the change, with a field for each."""
+    """The options shared by all verbs that change a running job and wait for the change. Each field is one option."""
 
     timeout: options.Timeout = 300.0
     now: haste.Now = False

@@ -24,9 +24,9 @@ def put_lines(source: IO[bytes], system: System, stream: str, key: str | None) -
     """Add the lines of ``source`` to a stream, and return the number of records. ``key`` is the field that becomes the
     message key; see :func:`json_lines.records`.
 
-    After Ctrl-C, a batch that is being written is finished, and KeyboardInterrupt is raised. Before that, the number of
-    records and the line from which to continue are printed. A second Ctrl-C raises KeyboardInterrupt at once, without
-    finishing the batch. While the appender closes, Ctrl-C ends only the closing.
+    After Ctrl-C, a batch that is being written is completed. The number of records, and the line from which to
+    continue, are then printed, and KeyboardInterrupt is raised. A second Ctrl-C raises KeyboardInterrupt at once,
+    without completing the batch. If Ctrl-C comes while the appender closes, only the closing ends early.
 
     Raises:
         AnabranchError: a line is invalid, ``source`` can't be read, or the records can't be written. The message

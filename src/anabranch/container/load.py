@@ -1,4 +1,4 @@
-"""A lane's load: the share of the time that the lane works, and how fast records arrive. Pure: no clock, no threads, no
+"""A lane's load: what share of the time the lane is busy, and how fast records arrive. Pure: no clock, no threads, no
 Spark.
 """
 

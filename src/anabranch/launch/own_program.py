@@ -1,5 +1,5 @@
-"""Stores the code and the settings of a job that runs in the same process as its coordinator. With them, another
-process can close the job's lanes before another version of the job follows.
+"""Stores the code and the settings of a job that runs in the same process as its coordinator. If a new version is to
+replace the job, a different process can use them to close the old version's lanes first.
 """
 
 from __future__ import annotations

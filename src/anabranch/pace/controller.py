@@ -110,7 +110,7 @@ class Pace:
 
     @property
     def fixed(self) -> float:
-        """The seconds of a batch that don't depend on its records; 0.0 as long as this time is unknown."""
+        """The fixed time per batch, in seconds, whatever the batch's records; 0.0 as long as it is unknown."""
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)

@@ -14,8 +14,8 @@ def spread(tasks: Sequence[Task], lanes: int, factor: int) -> list[list[Task]]:
     """Divide a seat's tasks evenly among at most ``lanes`` lanes, so that each partition is read by only a few of these
     lanes. Returns the tasks of each lane, without empty lanes.
 
-    If the tasks have a broadcast input, all virtual tasks of a task (at factor 1) go to the same lane. The reason is
-    that a lane reads a broadcast record only once for all of its tasks.
+    If the tasks have a broadcast input, virtual tasks that would be one task at factor 1 go to the same lane. This lane
+    then reads each broadcast record only once for all of them.
 
     Args:
         factor: the factor of the tasks.

@@ -314,7 +314,7 @@ class Folder:
             log.info("leftovers were removed", folder=self.uri, files=dict(kinds))
 
     def note_progress(self, left: Progress, ssps: Iterable[str]) -> None:
-        """Store, for the lane's successors, the event time with which the lane ends and the SSPs that it read."""
+        """Store what the lane's successors need: the lane's final event time, and the SSPs that the lane read."""
         self.tree.write(PROGRESS, json.dumps({"progress": left.to_builtins(), "ssps": sorted(ssps)}))
 
     def left(self) -> tuple[Progress, list[str]]:

@@ -219,8 +219,8 @@ def version_of(store: Store, job: str, deployment: int) -> int:
 
 
 def former_version(store: Store, job: str, deployment: int) -> int:
-    """The last deployment before the job got the version of ``deployment``. Raises ConflictError if there was no such
-    deployment."""
+    """The last deployment of the version that preceded the version of ``deployment``. Raises ConflictError if there was
+    no such version."""
     first = version_of(store, job, deployment)
     if first == 1:
         raise ConflictError(f"job {job!r} has no version before this one", "deploy one: anabranch deploy JOB.py")

@@ -28,9 +28,9 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
         sources: the partitions that the job reads and doesn't write.
 
     Raises:
-        UsageError: ``to`` has another form, is empty, or is a time in the future. Or an offset lies outside its
-            partition. Or all records are older than the time.
-        NotFoundError: one of the given partitions isn't in ``sources``, or a stream no longer exists.
+        UsageError: ``to`` is empty, malformed or a time in the future; an offset in ``to`` is outside its partition; or
+            all records are older than the given time.
+        NotFoundError: a partition in ``to`` isn't in ``sources``, or a stream no longer exists.
         AnabranchError: a system doesn't answer.
     """
     _hold(job, sources, systems)

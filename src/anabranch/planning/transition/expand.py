@@ -25,9 +25,9 @@ __all__ = ["check_together", "expanded", "other", "partitions", "seen"]
 
 
 def partitions(graph: Graph, model: JobModel) -> dict[str, int]:
-    """The partition counts of the streams that the job reads and doesn't write, by ``system/stream``. In a new version,
-    a stream can have different counts in different stages, if the stream had grown and the job hadn't noticed. The
-    result has the smallest of these counts.
+    """The partition count of each stream that the job reads and doesn't write, by ``system/stream``. If a stream grew,
+    and a new version of the job was deployed before the job noticed, different stages can have different counts for
+    this stream. The result then has the smallest of them.
     """
     own = stages.intermediate_streams(graph)
     counts: dict[str, int] = {}
