@@ -27,7 +27,7 @@ import msgspec
 from anabranch import crash_points, logs
 from anabranch.backup import cut, manifest, rows, stream_files
 from anabranch.backup.cut import Batch, LaneCopy, MovedOnError, PartitionCopy, Place
-from anabranch.backup.manifest import LaneFolder, Manifest, StreamFiles
+from anabranch.backup.manifest import Attempts, LaneFolder, Manifest, StreamFiles
 from anabranch.backup.mirror import Mirror
 from anabranch.backup.moment import Moment
 from anabranch.backup.stream_files import Streams
@@ -101,15 +101,14 @@ def make(source: Source, uri: str) -> Manifest:
         StateError: a lane's folder, or a file of a stream, is gone or damaged.
     """
     tree = Tree(source.spark, uri)
-    with manifest.alone(tree):
-        return _made(source, tree)
+    with manifest.alone(tree) as attempts:
+        return _made(source, tree, attempts)
 
 
-def _made(source: Source, tree: Tree) -> Manifest:
-    id = ""
+def _made(source: Source, tree: Tree, attempts: Attempts) -> Manifest:
     for attempt in range(1, _ATTEMPTS + 1):
         moment = _settled(source)
-        id = manifest.begin(tree, source.job, source.now(), former=id)
+        id = attempts.begin(source.job, source.now())
         crash_points.reach(crash_points.NOTED, source.job, 0)
         try:
             found = _copied(source, moment, tree, id)

@@ -21,12 +21,12 @@ from anabranch.systems.archive import StreamCut
 __all__ = [
     "LANES",
     "STORE",
+    "Attempts",
     "FileSum",
     "LaneFolder",
     "Manifest",
     "StreamFiles",
     "alone",
-    "begin",
     "check_begun",
     "check_lanes",
     "finish",
@@ -103,24 +103,25 @@ def place_of(system: str) -> str:
 
 
 @contextmanager
-def alone(tree: Tree) -> Iterator[None]:
+def alone(tree: Tree) -> Iterator[Attempts]:
     """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or if the
     disk has no locks, only :func:`check_begun` notices another process.
 
     Raises:
-        ConflictError: another process is making a backup in this folder; or what :func:`begin` raises.
+        ConflictError: another process is making a backup in this folder; or the folder contains a complete backup, or
+            files that don't belong to a backup.
         OSError: the folder can't be created.
     """
     _check_place(tree)
     if tree.local is None:
-        yield
+        yield Attempts(tree)
         return
     own_files.make_folder(tree.local)
     own_files.make_file(tree.local / _LOCK)
     descriptor = os.open(tree.local / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     try:
         _lock(descriptor, tree.local)
-        yield
+        yield Attempts(tree)
     finally:
         os.close(descriptor)
 
@@ -137,26 +138,32 @@ def _lock(descriptor: int, folder: Path) -> None:
         return  # the file system has no locks
 
 
-def begin(tree: Tree, job: str, at: float, *, former: str = "") -> str:
-    """Mark a folder as the place of an unfinished backup, and remove what an interrupted backup has left there.
-    Returns the random id that the backup's manifest must have.
+class Attempts:
+    """The attempts of one process to make a backup in a folder."""
 
-    Args:
-        at: the time of the backup, in seconds since 1970.
-        former: the id that this process got for its previous attempt; '' at the first attempt.
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._id = ""
 
-    Raises:
-        ConflictError: the folder contains a complete backup, or files that don't belong to a backup; or another process
-            has begun a backup there since the previous attempt.
-    """
-    _check_place(tree)
-    if former:
-        check_begun(tree, former)
-    id = uuid.uuid4().hex
-    tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at, id=id)).decode())
-    for name in (LANES, "streams", STORE):
-        tree.clear(name)
-    return id
+    def begin(self, job: str, at: float) -> str:
+        """Begin an attempt: mark the folder as the place of an unfinished backup, and remove what an earlier attempt,
+        or an interrupted backup, has left there. Returns the random id that the backup's manifest must have.
+
+        Args:
+            at: the time of the backup, in seconds since 1970.
+
+        Raises:
+            ConflictError: the folder contains a complete backup, or files that don't belong to a backup; or another
+                process has begun a backup there since this process's previous attempt.
+        """
+        _check_place(self._tree)
+        if self._id:
+            check_begun(self._tree, self._id)
+        self._id = uuid.uuid4().hex
+        self._tree.write(_UNFINISHED, encode(_Unfinished(job=job, at=at, id=self._id)).decode())
+        for name in (LANES, "streams", STORE):
+            self._tree.clear(name)
+        return self._id
 
 
 def _check_place(tree: Tree) -> None:

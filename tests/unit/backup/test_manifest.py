@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.backup import manifest
-from anabranch.backup.manifest import LaneFolder, Manifest
+from anabranch.backup.manifest import Attempts, LaneFolder, Manifest
 from anabranch.errors import ConflictError
 from tests.unit.backup.trees import OnDisk
 
@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> OnDisk:
 
 def begun(tree: OnDisk) -> str:
     """Begin a backup and copy its files. Returns the backup's id."""
-    id = manifest.begin(tree, "delays", 5.0)
+    id = Attempts(tree).begin("delays", 5.0)
     tree.local.joinpath(ENTRY).parent.mkdir(parents=True)
     tree.write(ENTRY, "v1")
     tree.write(manifest.STORE, "rows")
@@ -78,7 +78,7 @@ def test_a_process_whose_files_another_one_has_removed_does_not_end_well(tree: O
     tree.local.mkdir()
     first = begun(tree)
     manifest.check_begun(tree, first)
-    second = manifest.begin(tree, "delays", 6.0)
+    second = Attempts(tree).begin("delays", 6.0)
     with pytest.raises(ConflictError, match="another process has changed the backup"):
         manifest.check_begun(tree, first)
     with pytest.raises(ConflictError, match="another process has changed the backup"):
@@ -94,14 +94,16 @@ def test_a_process_whose_files_another_one_has_removed_does_not_end_well(tree: O
 def test_a_process_that_tries_again_does_not_remove_what_another_one_has_copied(tree: OnDisk) -> None:
     """Storage without locks."""
     tree.local.mkdir()
-    first = begun(tree)
-    again = manifest.begin(tree, "delays", 6.0, former=first)
-    second = begun(tree)
+    attempts = Attempts(tree)
+    attempts.begin("delays", 5.0)
+    attempts.begin("delays", 6.0)
+    other = begun(tree)
     with pytest.raises(ConflictError, match="another process has changed the backup"):
-        manifest.begin(tree, "delays", 7.0, former=again)
-    manifest.finish(tree, listed(tree, second))
+        attempts.begin("delays", 7.0)
+    manifest.finish(tree, listed(tree, other))
     with pytest.raises(ConflictError, match="holds a backup already"):
-        manifest.begin(tree, "delays", 8.0, former=again)
+        attempts.begin("delays", 8.0)
+    manifest.verify(tree, manifest.read(tree))
 
 
 def test_lanes_whose_last_batch_is_in_the_backup_are_whole(tree: OnDisk) -> None:

@@ -198,6 +198,24 @@ def test_a_deploy_waits_for_the_next_containers_before_any_that_would_only_stand
     assert (is_preparing(), coordinator.status("j").state) == (False, "running")
 
 
+def test_a_failover_waits_for_the_next_container_before_any_that_would_only_stand_by(store: Store) -> None:
+    clock = Clock()
+    coordinator = coordinator_on(store, clock)
+    coordinator.start(start(job()))
+    Process(coordinator).work()
+    (demand,) = coordinator.demands([])
+    assert not demand.preparing
+    clock.at += 100
+    coordinator.tick()
+    for fence in coordinator.fences():
+        coordinator.fenced(fence.lane)
+    (demand,) = coordinator.demands([])
+    assert demand.preparing
+    Process(coordinator).work()
+    (demand,) = coordinator.demands([])
+    assert not demand.preparing
+
+
 def test_a_rollback_deploys_the_version_before(store: Store) -> None:
     coordinator, (old,) = running(store)
     deploy(coordinator, job(more=True))

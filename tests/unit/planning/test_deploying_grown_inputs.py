@@ -255,7 +255,7 @@ def test_state_that_comes_back_is_refused_partitions_that_part_its_keys(counts: 
 def test_a_custom_grouper_is_needed_for_partitions_that_came_after_a_version() -> None:
     old = planned(job(), 1, **{"grouper": "mine:group", "in": 2})
     model, lanes = moved(planned(job("more"), 2, **{"grouper": "mine:group", "in": 4}), *first(old))
-    with pytest.raises(ConflictError, match="its custom grouper mine:group can't be called here") as refused:
+    with pytest.raises(ConflictError, match="stage's custom grouper mine:group can't be called here") as refused:
         moved(NextVersion(3, old.model, old.lanes), model, at(lanes, 60))
     assert refused.value.cure == "deploy the file of that version: anabranch deploy JOB.py"
     _, opened = moved(planned(job(), 3, **{"grouper": "mine:group", "in": 4}), model, at(lanes, 60))

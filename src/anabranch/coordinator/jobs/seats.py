@@ -106,7 +106,7 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         wanted=len(job.busy_seats) + len(former) + spare if runs else 0,
         spare=spare,
         busy=bool(spare) and _is_busy(job),
-        preparing=not relieved(job),
+        preparing=not relieved(job) or not job.busy_seats <= job.seats.taken,
         over=job.done,
         begun=job.seats.begun,
         sure_from=job.seats.sure_from,

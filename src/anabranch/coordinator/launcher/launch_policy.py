@@ -22,9 +22,14 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""For how many seconds the launcher postpones the start of processes that would only stand by. If started at once,
-these processes would compete for cores with a change or a failover. The seconds count from the moment at which all
-processes that a change waits for are ready."""
+"""The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
+cores with a change or a failover. The seconds count from the moment at which the processes that the change or the
+failover needs are ready.
+"""
+READY_WITHIN = 120.0
+"""The longest time, in seconds, for which processes that would only stand by wait for the processes that a change or a
+failover needs. If the needed processes hang, the others must be able to take over.
+"""
 
 _NO_FAILURE = (0, ConflictError.exit_code)
 """Exit codes that don't count as failures: the container returned its seat, or was expelled."""
@@ -40,8 +45,8 @@ class Demand:
         spare: how many of these processes only stand by.
         busy: whether a change is under way, or lanes of a running job are being started. While ``busy`` is true,
             processes that would only stand by are started later.
-        preparing: whether a change waits for processes that are starting or warming up. During this wait, the launcher
-            starts no process that would only stand by.
+        preparing: whether a change or a failover waits for processes that are starting or warming up. During this wait,
+            no process is started that would only stand by.
         over: whether all existing processes must end.
         begun: when the coordinator began to serve the deployment, or told the launcher to try again.
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
@@ -129,8 +134,12 @@ class Crew:
     """How many processes have ended and haven't been replaced."""
     surplus_since: float | None = None
     """The time since which there have been more processes than needed."""
+    preparing_since: float | None = None
+    """The time since which a change or a failover has been waiting for processes that it needs."""
     short_since: float | None = None
-    """The time since which there have been fewer processes than wanted."""
+    """The time from which ``SPARE_AFTER`` counts: when there began to be fewer processes than wanted or, if later, when
+    the processes that a change or a failover needs were ready.
+    """
 
     @property
     def paused_until(self) -> float:
@@ -295,10 +304,11 @@ def _never_came(member: Member, now: float) -> bool:
 
 def _postponed(crew: Crew, demand: Demand, missing: int, now: float) -> tuple[Crew, int]:
     """The crew, and the number of missing processes to start later because they would only stand by."""
-    begins = crew.short_since is None or demand.preparing
+    preparing = (now if crew.preparing_since is None else crew.preparing_since) if demand.preparing else None
+    begins = crew.short_since is None or (preparing is not None and now - preparing < READY_WITHIN)
     since = None if missing <= 0 else now if begins else crew.short_since
     waits = demand.busy and since is not None and now - since < SPARE_AFTER
-    return replace(crew, short_since=since), demand.spare if waits else 0
+    return replace(crew, preparing_since=preparing, short_since=since), demand.spare if waits else 0
 
 
 def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: float) -> tuple[Crew, list[Member]]:

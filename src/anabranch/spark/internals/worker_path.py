@@ -12,52 +12,51 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Collection
 from importlib.machinery import PathFinder
 
 __all__ = ["drop_archives"]
 
 _JAR = re.compile(r"spark-core_.*\.jar")
-_PYSPARK, _PY4J = "pyspark.zip", re.compile(r"py4j-.*\.zip")
+_PYTHON = re.compile(r"pyspark\.zip|py4j-.*\.zip")
 
 
 def drop_archives() -> None:
     """Remove Spark's archives from this process's module search path, unless they are needed. Processes that this
     process starts don't get them, either.
 
-    The archives with PySpark and py4j are needed if the PySpark package that they belong to can't be imported without
-    them. (Another version of PySpark may be installed, too.) An archive from which modules have been imported also
-    stays. Archives of the user's are left alone.
+    The archives with PySpark and py4j are needed if imports would otherwise not find the PySpark package to which the
+    archives belong. (Another version of PySpark may be installed.) An archive from which modules have been imported
+    also stays. Archives of the user's are left alone.
     """
-    rest = [path for path in sys.path if not _is_sparks(path)]
     files = [file for module in [*sys.modules.values()] if isinstance(file := getattr(module, "__file__", None), str)]
-    installed = _has(rest, "py4j")
-    needless = {
-        path
-        for path in sys.path
-        if _is_sparks(path)
-        and (_JAR.fullmatch(os.path.basename(path)) or (installed and _has(rest, "pyspark", _package(path))))
-        and not any(file.startswith(path + os.sep) for file in files)
-    }
-    sys.path[:] = [path for path in sys.path if path not in needless]
+    unused = [path for path in sys.path if not any(file.startswith(path + os.sep) for file in files)]
+    _remove({path for path in unused if _JAR.fullmatch(os.path.basename(path))})
+    for folder in {os.path.dirname(path) for path in unused if _PYTHON.fullmatch(os.path.basename(path))}:
+        together = {
+            path for path in unused if path.startswith(folder + os.sep) and _PYTHON.fullmatch(path[len(folder) + 1 :])
+        }
+        if _is_installed(folder, [path for path in sys.path if path not in together]):
+            _remove(together)
+
+
+def _is_installed(folder: str, paths: list[str]) -> bool:
+    """Whether imports from ``paths`` find py4j, and the PySpark package whose archives are in a folder. The folder is
+    ``python/lib`` in the package itself or, in a distribution of Spark, ``lib`` next to the package.
+    """
+    pyspark, py4j = (PathFinder.find_spec(name, paths) for name in ("pyspark", "py4j"))
+    if pyspark is None or pyspark.origin is None or py4j is None or py4j.origin is None:
+        return False
+    beside = os.path.dirname(folder)
+    its = (os.path.join(place, "__init__.py") for place in (os.path.dirname(beside), os.path.join(beside, "pyspark")))
+    return os.path.realpath(pyspark.origin) in map(os.path.realpath, its)
+
+
+def _remove(archives: Collection[str]) -> None:
+    sys.path[:] = [path for path in sys.path if path not in archives]
     if "PYTHONPATH" in os.environ:
         given = os.environ["PYTHONPATH"].split(os.pathsep)
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in given if path not in needless)
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in given if path not in archives)
     for cached in [*sys.path_importer_cache]:
-        if any(cached == path or cached.startswith(path + os.sep) for path in needless):
+        if any(cached == path or cached.startswith(path + os.sep) for path in archives):
             del sys.path_importer_cache[cached]
-
-
-def _is_sparks(path: str) -> bool:
-    name = os.path.basename(path)
-    return name == _PYSPARK or any(pattern.fullmatch(name) for pattern in (_JAR, _PY4J))
-
-
-def _package(archive: str) -> str:
-    """The folder of the PySpark package that an archive belongs to: archives are in its ``python/lib``."""
-    return os.path.dirname(os.path.dirname(os.path.dirname(archive)))
-
-
-def _has(paths: list[str], module: str, folder: str | None = None) -> bool:
-    """Whether a module would be found on ``paths`` (in this folder, if one is given)."""
-    spec = PathFinder.find_spec(module, paths)
-    return spec is not None and (folder is None or spec.origin == os.path.join(folder, "__init__.py"))

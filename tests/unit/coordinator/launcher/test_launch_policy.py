@@ -11,6 +11,7 @@ from anabranch.coordinator.launcher.launch_policy import (
     FIRST_PAUSE,
     LIMIT,
     LONGEST_PAUSE,
+    READY_WITHIN,
     RUNS_WELL,
     SPARE_AFTER,
     SURPLUS_FOR,
@@ -55,10 +56,20 @@ def test_those_that_only_stand_by_are_started_in_the_end_even_if_lanes_never_run
 def test_those_that_only_stand_by_are_not_started_while_a_change_waits_for_others() -> None:
     job = Job(wanted=2, spare=1, busy=True, preparing=True)
     assert job.step().start == 1
-    assert [job.step(SPARE_AFTER).start for _ in range(10)] == [0] * 10
+    assert job.step(READY_WITHIN - 1).start == 0
     job.preparing = False
     assert job.step(SPARE_AFTER - 1).start == 0
     assert job.step(1.0).start == 1
+
+
+def test_those_that_only_stand_by_are_started_in_the_end_even_if_the_others_hang() -> None:
+    job = Job(wanted=2, spare=1, busy=True, preparing=True)
+    assert job.step().start == 1
+    assert job.step(READY_WITHIN - 1).start == 0
+    assert job.step(SPARE_AFTER - 1).start == 0
+    assert job.step(1.0).start == 1
+    job.preparing = False
+    assert job.step(1.0).start == 0
 
 
 def test_one_that_stood_by_and_took_a_seat_is_replaced_once_its_lanes_run() -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,6 +82,17 @@ def test_a_variable_for_which_a_fork_is_too_late_makes_a_process_do_its_own_work
         asked = client(folder, folder / "socket", "told", **{name: "2"})
         printed, errors = asked.communicate("", timeout=60)
     assert (printed.split()[0], errors, asked.returncode) == ("False", "an error\n", 7)
+
+
+def test_a_fork_has_no_archive_of_sparks_on_its_path(folder: Path) -> None:
+    (folder / "paths.py").write_text("import sys; print(*(each for each in sys.path if each.endswith('.jar')))")
+    with zipfile.ZipFile(folder / "spark-core_2.13-4.3.0.jar", "w") as jar:
+        jar.writestr("Main.class", "")
+    variable = os.pathsep.join([str(folder), str(jar.filename)])
+    with serving(folder / "socket"):
+        asked = client(folder, folder / "socket", "paths", PYTHONPATH=variable)
+        printed, errors = asked.communicate("", timeout=60)
+    assert (printed, errors, asked.returncode) == ("\n", "", 0)
 
 
 SECRET = b"secret"
