@@ -18,7 +18,7 @@ KINDS: dict[str, str] = {
     "folder: none": "a new folder is made",
     "folder: empty": "the folder is filled",
     "folder: no metadata": "Spark writes it",
-    "folder: no batch planned": "the lane starts in it, at its start offsets",
+    "folder: no batch planned": "the lane starts in this folder, at the lane's start offsets",
     "folder: the first batch pending": "the batch is run again, from the lane's start offsets",
     "folder: a later batch pending": "the batch is run again",
     "folder: all batches committed": "the lane continues",

@@ -115,8 +115,7 @@ class Coordinator(Operations):
 
     def adopt(self, job: str) -> bool:
         """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
-        Returns True if there was something to serve, which means that the job runs, or should run, in separate
-        processes.
+        Returns whether there was something to serve: a job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():
             return self.registry.adopt(job)
@@ -165,8 +164,7 @@ class Coordinator(Operations):
         return stored_jobs.all_read(self._store, self.status, lambda unread: unread)
 
     def status(self, job: str) -> JobStatus:
-        """A job's status. If the job isn't served here, the result is its last stored status. Raises NotFoundError if
-        there is no such job."""
+        """A job's status; the last stored one if the job isn't served here. Raises NotFoundError for unknown jobs."""
         check_name("job", job)
         with self.registry.locked_as_seen():
             if (running_job := self.registry.jobs.get(job)) is None:

@@ -30,8 +30,7 @@ __all__ = ["PostgresqlTable"]
 
 _MARKS = "anabranch_marks"
 _CLEARS_WITHIN = "2s"
-"""How long a statement that clears or drops a staging table waits for a lock on the table. A frozen worker may hold
-this lock."""
+"""How long a statement that clears or drops a staging table waits for a lock that a frozen worker may hold."""
 
 
 class PostgresqlOptions(options.Options):
@@ -119,8 +118,7 @@ class PostgresqlTable:
     If :meth:`prepare` creates a dropped table again, the table gets a new id, and the old markers are deleted. If
     another program creates the table again, the id and the markers stay.
 
-    A lane has a separate staging table for each epoch. The staging table is unlogged, so PostgreSQL empties it after a
-    crash.
+    A lane has a staging table for each epoch. This table is unlogged: PostgreSQL empties it after a crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -210,9 +208,8 @@ class PostgresqlTable:
         """Insert the rows of the parts ``wrote`` from the staging table into the table itself. Raises AnabranchError if
         rows are missing from the staging table.
 
-        With ``upsert``, if several of these rows have the same key, only the last of them is used. If the table already
-        has a row with this key, the table's row is updated.
-        """
+        With ``upsert``, if several of these rows have the same key, only the last one is used. If the table already has
+        a row with this key, the table's row is updated."""
         attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
         named = sql.SQL("attempt = any(%(attempts)s)")
         query = sql.SQL("select count(*) from {} where {}").format(stage, named)
@@ -384,9 +381,7 @@ class PostgresqlTable:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection[Any]]:
-        """A context with a connection and one transaction. The transaction is committed at the end unless an error is
-        raised.
-        """
+        """A context with a connection in a transaction, which is committed at the end unless an error is raised."""
         with session.told(str(self)), self._connect() as connection:
             yield connection
 

@@ -60,9 +60,8 @@ class JobRegistry:
             heartbeat doesn't wait for the jobs' lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
-        owning: returns a context that keeps other processes from serving a job, even after ``with`` has ended. Other
-            processes can serve the job again only if the body of ``with`` fails. Enter this context before the job is
-            locked.
+        owning: returns a context that keeps other processes from serving a job, even after ``with`` has ended, unless
+            the body of ``with`` fails. Enter this context before the job is locked.
     """
 
     def __init__(
@@ -271,8 +270,7 @@ class JobRegistry:
 
     def _give_up(self, running_job: RunningJob) -> bool:
         """If the job runs, close two kinds of lanes without running them: lanes that already have successors but can't
-        start, and closing lanes that needn't run (see :meth:`RunningJob.needless`). Returns whether any lanes were
-        closed.
+        start, and closing lanes that needn't run (see :meth:`RunningJob.needless`). Returns whether any were closed.
         """
         if not running_job.state.runs:
             return False

@@ -38,11 +38,9 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 
 
 class Store:
-    """A store at a database URL. The store is created if it doesn't exist. The URL ``sqlite://`` means a store in
-    memory. Thread-safe.
+    """A store at a database URL, which is created if it doesn't exist (``sqlite://``: in memory). Thread-safe.
 
-    A store in an older format is first migrated in one transaction. The migration takes the lead away from a leader
-    with an older anabranch.
+    A store in an older format is first migrated in one transaction. A leader with an older anabranch loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that nobody has claimed a later epoch. Without such
@@ -54,8 +52,7 @@ class Store:
             was opened, a store in an older format has replaced it. Nothing is changed.
         ConflictError: another process has locked the SQLite file, and this object hasn't written to it before.
         StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full. After the first
-            write, this error is also raised if a right was taken away, or if SQLite's file is locked. This object can
-            be used again later.
+            write, also raised if a right was taken away, or if SQLite's file is locked. Can be used again later.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -66,9 +63,8 @@ class Store:
     def open_existing(cls, url: str, to_write: bool = False) -> Self:
         """Open a store without creating anything. Raises NotFoundError if there is none.
 
-        A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed. An
-        SQLite store is then read as if it had been migrated. For a store in PostgreSQL, UnsupportedFormatError is
-        raised.
+        A store in an older format is migrated if it is opened ``to_write``. Otherwise, a store in SQLite is read as if
+        it had been migrated, and UnsupportedFormatError is raised for a store in PostgreSQL.
         """
         store = cls.__new__(cls)
         store._open(url, database.open_existing(url, to_write))
@@ -151,9 +147,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """Up to ``limit`` processes of a job that no longer hold their seats. The process that took its seat last comes
-        first.
-        """
+        """Up to ``limit`` processes of a job that no longer hold their seats, the last to take a seat first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
@@ -232,9 +226,7 @@ class Store:
             leading.renew(connection, self._epoch)
 
     def resign(self) -> None:
-        """Stop leading. Other coordinators can claim the lead at once. Raises NotLeadingError if this object doesn't
-        lead.
-        """
+        """Stop leading, so that others can lead at once. Raises NotLeadingError if this object doesn't lead."""
         with self._lock:
             try:
                 with self._explained(writes=True), self._writer.begin() as connection:
@@ -264,8 +256,7 @@ class Store:
     ) -> None:
         """Like :meth:`create_deployment`, for a deployment that replaces another. The replaced deployment,
         ``start.model.replaces``, gets the state ``former``. Also stores the ``changed`` lanes. If ``gone`` isn't empty,
-        all processes lose their seats, and ``gone`` is stored as the reason.
-        """
+        all processes lose their seats, and ``gone`` is stored as the reason."""
         with self.writing(event, *noted) as connection:
             rows.replace_deployment(connection, start, state, former, event.at)
             rows.put_lanes(connection, changed)
@@ -292,9 +283,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state, and store its error and the progress of its drain. Without a drain,
-        ``drain`` is None.
-        """
+        """Give a deployment another state, and store its error and the progress of its drain, if it has one."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)
@@ -336,8 +325,7 @@ class Store:
         self, registration: Registration, seat: str, changed: Sequence[Lane], at: float
     ) -> tuple[ContainerRecord, list[Lane]]:
         """Give a process a seat under the job's next epoch. The ``changed`` lanes get this epoch, too. Returns the
-        process and the lanes as stored.
-        """
+        process and the lanes as stored."""
         job = registration.job
         with self.writing() as connection:
             epoch = rows.next_epoch(connection, job)

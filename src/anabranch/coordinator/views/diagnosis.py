@@ -33,8 +33,7 @@ Rule = Callable[[JobStatus, float, ChangeProgress | None], Iterable[Finding]]
 
 
 def findings(status: JobStatus, at: float, lease: float, change: ChangeProgress | None = None) -> list[Finding]:
-    """What holds a job back: at most ``MOST`` findings, the most severe finding first. ``change`` is the change under
-    way.
+    """What holds a job back: at most ``MOST`` findings, the most severe first. ``change`` is the change under way.
 
     Args:
         at: the current time, in seconds since 1970.
@@ -177,9 +176,7 @@ def _restarts(status: JobStatus, at: float, change: ChangeProgress | None) -> It
 
 
 def _waiting(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds lanes that wait for something outside the job, such as a system. All lanes that wait for the same thing are
-    put into one finding.
-    """
+    """Finds lanes that wait for something outside the job, such as a system. Makes one finding for each cause."""
     waiting: dict[str, list[LaneReport]] = defaultdict(list)
     for _, report in _open(status):
         if report is not None and report.attempt.awaits:
@@ -236,9 +233,7 @@ def _growing_lag(status: JobStatus, at: float, change: ChangeProgress | None) ->
 
 
 def _backlog(status: JobStatus, at: float, change: ChangeProgress | None) -> Iterable[Finding]:
-    """Finds a large backlog that will be worked off only after a long time, or never. A backlog that grows fast is left
-    to :func:`_growing_lag`.
-    """
+    """Finds a large backlog that doesn't grow fast, but will be worked off only after a long time, or never."""
     heard = [(lane, report) for lane, report in _with_lag(status) if report.load.span >= _SPAN]
     lag = sum(lane.lag for lane, _ in heard)
     arriving = sum(report.load.arriving for _, report in heard)

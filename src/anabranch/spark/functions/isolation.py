@@ -235,8 +235,7 @@ class Host:
 
     @contextmanager
     def _needed(self) -> Iterator[None]:
-        """A context for talking to the process that starts the forks. Raises RuntimeError if the process that starts
-        the forks has ended."""
+        """A context for talking to the process that starts the forks. Raises RuntimeError if that process has ended."""
         try:
             yield
         except (OSError, messages.Closed):
