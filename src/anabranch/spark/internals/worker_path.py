@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection
 from importlib.machinery import PathFinder
 
 __all__ = ["drop_archives"]
@@ -29,15 +28,19 @@ def drop_archives() -> None:
     archives belong. (Another version of PySpark may be installed.) An archive from which modules have been imported
     also stays. Archives of the user's are left alone.
     """
-    files = [file for module in [*sys.modules.values()] if isinstance(file := getattr(module, "__file__", None), str)]
-    unused = [path for path in sys.path if not any(file.startswith(path + os.sep) for file in files)]
-    _remove({path for path in unused if _JAR.fullmatch(os.path.basename(path))})
-    for folder in {os.path.dirname(path) for path in unused if _PYTHON.fullmatch(os.path.basename(path))}:
-        together = {
-            path for path in unused if path.startswith(folder + os.sep) and _PYTHON.fullmatch(path[len(folder) + 1 :])
-        }
+    _remove(_unused(_JAR))
+    archives = _unused(_PYTHON)
+    for folder in {os.path.dirname(path) for path in archives}:
+        together = {path for path in archives if os.path.dirname(path) == folder}
         if _is_installed(folder, [path for path in sys.path if path not in together]):
             _remove(together)
+
+
+def _unused(names: re.Pattern[str]) -> set[str]:
+    """The archives with such names on the module search path from which no module has been imported."""
+    archives = {path for path in sys.path if names.fullmatch(os.path.basename(path))}
+    files = [str(getattr(module, "__file__", None)) for module in [*sys.modules.values()]]
+    return {path for path in archives if not any(file.startswith(path + os.sep) for file in files)}
 
 
 def _is_installed(folder: str, paths: list[str]) -> bool:
@@ -52,7 +55,7 @@ def _is_installed(folder: str, paths: list[str]) -> bool:
     return os.path.realpath(pyspark.origin) in map(os.path.realpath, its)
 
 
-def _remove(archives: Collection[str]) -> None:
+def _remove(archives: set[str]) -> None:
     sys.path[:] = [path for path in sys.path if path not in archives]
     if "PYTHONPATH" in os.environ:
         given = os.environ["PYTHONPATH"].split(os.pathsep)
