@@ -33,8 +33,8 @@ class Throttled:
 
 @dataclass
 class LastTold:
-    """Remembers the last text that was shown about each thing. So if an attempt keeps failing for the same reason, this
-    is reported only once. Thread-safe.
+    """Remembers the last text that was shown about each thing. So if an attempt keeps failing for the same reason, the
+    reason is reported only once. Thread-safe.
     """
 
     _texts: dict[Hashable, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class LastTold:
         return text != before
 
     def over(self, about: Hashable = None) -> None:
-        """Forget the last text about a thing, because the problem is over. The next text about the thing is new."""
+        """Forget the last text about a thing, because the problem is over. The next text about it counts as new."""
         self._texts.pop(about, None)
 
     def keep(self, those: Callable[[Any], bool]) -> None:

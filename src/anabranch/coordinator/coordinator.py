@@ -74,8 +74,8 @@ class Coordinator(Operations):
         grace: the seconds from the end of a silent process's lease until the process loses its seat. The process's
             lanes are then fenced (see :meth:`fences`) and given to other processes. If ``grace`` is None, a silent
             process keeps its seat until another process takes the seat.
-        first: returns the first revision of offers when this coordinator begins to serve a job. The numbers that
-            different coordinators return should be far apart; the default is random.
+        first: returns the number of the first revision of a job's offers on this coordinator. Different coordinators'
+            numbers should be far apart; by default, the numbers are random.
         systems: the systems of the only job, which runs in this process; None for the systems that jobs' settings name.
         counting: looks up how many partitions streams have; see :func:`input_monitor.counted`.
         locating: looks up the racks of partitions; see :func:`input_monitor.located`.
@@ -130,7 +130,7 @@ class Coordinator(Operations):
             return True
 
     def abandon(self) -> None:
-        """Stop serving all jobs, because another coordinator may serve them."""
+        """Stop serving all jobs, because another coordinator might be serving them now."""
         with self.registry.locked_as_seen():
             self.registry.jobs.clear()
             self.registry.unsure, self.registry.unread.jobs = False, {}
@@ -242,8 +242,8 @@ class Coordinator(Operations):
         until: float = 0.0,
         wait: float = 0.0,
     ) -> list[LoggedEvent]:
-        """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If there are
-        no such events, waits up to ``wait`` seconds for an event, and never longer than :data:`MOST_WAIT`."""
+        """See :meth:`Reads.events`. An ``after``, ``before``, ``since`` or ``until`` of 0 means no bound. If no
+        event matches, waits up to ``wait`` seconds for one, and never longer than :data:`MOST_WAIT`."""
         above, below = min(after, _LAST_ID) or None, min(before, _LAST_ID) or None
         wanted = EventRange(after=above, before=below, since=since or None, until=until or None, kind=kind, lane=lane)
         end = time.monotonic() + min(wait, MOST_WAIT)
@@ -257,7 +257,7 @@ class Coordinator(Operations):
     def dead_letters(
         self, job: str, stream: str = "", partition: str = "", before: int = 0, limit: int = 100
     ) -> DeadLetters:
-        """See :meth:`DeadLetterReader.newest`; an empty ``partition`` stands for all."""
+        """See :meth:`DeadLetterReader.newest`; an empty ``partition`` stands for all partitions."""
         return self._dead_letters.newest(job, stream, LetterRange.of(partition, before, limit))
 
     def early_output(self, job: str, stream: str = "", limit: int = 100) -> EarlyOutput:
@@ -336,7 +336,7 @@ class Coordinator(Operations):
 
     def fenced(self, lane: Lane) -> None:
         """Record that a lane was fenced under its epoch, so that other processes can run the lane. Does nothing if the
-        lane has another epoch by now, if the lane no longer needs a fence, or if its job is no longer served."""
+        lane has another epoch by now, if the lane no longer needs to be fenced, or if its job is no longer served."""
         with self.registry.locked_all():
             running_job = self.registry.jobs.get(lane.job)
             held = None if running_job is None else running_job.known.get(lane.id)

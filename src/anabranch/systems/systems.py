@@ -63,8 +63,8 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def counts(self, name: str, streams: Iterable[str]) -> dict[str, int]:
-        """The partition counts of all streams that a system lists, and of the other existing streams in ``streams``. A
-        system may list only streams that its user may see. So the other streams are looked up by name. Raises
+        """The partition counts of all streams that a system lists, and of the other existing streams in ``streams``.
+        These are looked up by name, because a system might not list streams that its user isn't allowed to see. Raises
         AnabranchError if the user isn't allowed to look up a stream, or if the system doesn't answer.
         """
         system = self.named(name)
@@ -152,8 +152,8 @@ class Systems:
         return {output: self.table(output) for output in sorted(lane.outputs) if self.is_table(output)}
 
     def fence_tables(self, lane: Lane, epoch: int, *, new: bool | None, foreign: bool) -> None:
-        """Fence a lane's tables; see :meth:`Table.fence`. ``foreign`` says whether to fence tables whose class the user
-        has written, too."""
+        """Fence a lane's tables; see :meth:`Table.fence`. Tables whose class the user has written are fenced only if
+        ``foreign`` is True."""
         for output, settings in self._settings.outputs.items():
             if output in lane.outputs and (foreign or not opening.is_foreign(settings)):
                 self.table(output).fence(Owner(lane.job, lane.id, epoch), new)
@@ -177,7 +177,7 @@ class Systems:
 
     @property
     def default(self) -> str:
-        """The system of the user's streams that settings don't bind to a system."""
+        """The system of the user's streams that the settings don't bind to any system."""
         return self._settings.systems.default
 
     def of(self, stream: str) -> System:
@@ -186,7 +186,7 @@ class Systems:
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
         """The lanes of a job that are recorded as writers of any of the outputs ``streams``. The keys are lane ids.
-        Each value is text for messages that says where the lane is recorded. ``name`` is the outputs' system or kind of
+        Each value describes, for messages, where the lane is recorded. ``name`` is the outputs' system or kind of
         table. See :meth:`System.writers` and :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
@@ -209,8 +209,8 @@ class Systems:
         return "fail" if bound is None else bound.on_data_loss
 
     def bound_as(self, stream: str) -> str:
-        """The name of the section that applies to a stream. If the stream has no section of its own, but an input's
-        pattern matches the stream, this is the input's name. Otherwise, this is the stream's own name.
+        """The name of the section that applies to a stream: the name of an input, if the stream has no section of its
+        own and matches the input's pattern; otherwise the stream's own name.
         """
         taking = (name for name, pattern in self._settings.patterns.items() if re.fullmatch(pattern, stream))
         return stream if stream in self._settings.streams else next(taking, stream)

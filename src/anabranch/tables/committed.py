@@ -1,5 +1,5 @@
 """Remembers the latest batches that tables have committed for the lanes of this process. If a table later lacks some of
-these batches, the table was set back to an earlier state.
+these batches, the table has been set back to an earlier state.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from anabranch.tables.marks import NOTHING
 __all__ = ["before", "forget", "note"]
 
 _KEPT = 2
-"""How many batches are remembered: the last batch, and the batch before it, because the last batch may be repeated."""
+"""How many batches are remembered. The batch before the last one is needed if the last one is repeated."""
 
 _batches: dict[tuple[str, str, str], tuple[int, ...]] = {}
 """The highest committed batches by job, lane and output. All attempts of a lane use the same item."""

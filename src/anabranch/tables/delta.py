@@ -1,4 +1,4 @@
-"""A Delta Lake table. A lane's marker is kept in the protocol's own transaction identifiers."""
+"""A Delta Lake table. A lane's marker is kept in the transaction identifiers of Delta's protocol."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ except ModuleNotFoundError as error:
 __all__ = ["DeltaFolder"]
 
 _ATTEMPTS = 20
-"""How many times a commit is tried if other commits conflict with it. Commits of other programs can conflict, and so
-can a fence of the same lane. Commits of other lanes don't conflict.
+"""How many times a commit is tried if other commits conflict with it. Commits by other programs can conflict, and so
+can a fence of the same lane. Commits by other lanes don't conflict.
 """
 _LOG = "_delta_log"
 _UNSUPPORTED = "unsupported table features"
@@ -39,8 +39,8 @@ _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
 _EXPIRY = "delta.setTransactionRetentionDuration"
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-"""Metadata of columns whose values a writer must check or compute. If a commit names finished files, the library
-neither checks nor computes these values.
+"""The metadata keys of columns whose values a writer must check or compute. If a commit names finished files, the
+library neither checks nor computes these values.
 """
 
 
@@ -139,9 +139,9 @@ class DeltaFolder:
             ) from error
 
     def _durable(self) -> Any:
-        """Make the table's newest version durable, and return the table. The process that committed this version may
-        have been killed before it made the version durable. But a version whose marker is trusted must survive a crash
-        of the machine.
+        """Make the table's newest version durable, and return the table. A version whose marker is trusted must survive
+        a crash of the machine, but the process that committed this version may have been killed before it made the
+        version durable.
         """
         table = self._table()
         self._settle(table.version())
@@ -187,9 +187,9 @@ class DeltaFolder:
             )
 
     def _check_rules(self, table: Any) -> None:
-        """Raise ConflictError if the table has a property because of which a job can't write to it, or can't write
-        safely. Also raise ConflictError if the table has a rule, such as a constraint, that can't be checked or applied
-        in a commit of finished files.
+        """Raise ConflictError if the table has a property that makes it impossible or unsafe for a job to write to
+        the table. Also raise ConflictError if the table has a rule, such as a constraint, that can't be checked or
+        applied in a commit of finished files.
         """
         properties = table.metadata().configuration
         mapping = properties.get(_MAPPING, "none")
@@ -224,9 +224,9 @@ class DeltaFolder:
         return None if epoch is None else Mark(epoch, NOTHING if batch is None else batch)
 
     def _commit(self, table: Any, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> str:
-        """Commit on top of the version that was read. Then make this commit durable. If others have made commits since
-        that version, make their commits durable, too. If a conflicting commit came first, return a description of the
-        conflict. Otherwise, return an empty string.
+        """Commit on top of the version that was read. Then make durable this commit and all commits that others have
+        made since that version. If a conflicting commit came first, return a description of the conflict instead.
+        Otherwise, return an empty string.
         """
         of_batch, of_epoch = _ids(owner.job, owner.lane)
         now, read = time.time_ns() // 1_000_000, table.version()

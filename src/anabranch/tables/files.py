@@ -192,7 +192,7 @@ class Rows:
 
 
 def named(parts: Sequence[bytes]) -> list[FileRef]:
-    """The references to files in ``parts``, which :meth:`Rows.close` returned in Spark tasks."""
+    """The references to files, decoded from ``parts``, which :meth:`Rows.close` returned in Spark tasks."""
     return [_read(part) for part in parts]
 
 
@@ -203,7 +203,7 @@ def columns(store: FileStore, ref: FileRef) -> pa.Schema:
 
 
 def merged(store: FileStore, refs: Sequence[FileRef], target: int) -> list[FileRef]:
-    """Merge consecutive small files into files of about ``target`` bytes at most. Returns references to the files that
+    """Merge consecutive small files into files of at most about ``target`` bytes. Returns references to the files that
     contain the rows after the merge, in the same order. The small files that were merged aren't deleted.
 
     A file of more than half of ``target`` isn't merged. At most ``target`` bytes are rewritten in total. Small files

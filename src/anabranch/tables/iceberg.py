@@ -55,7 +55,7 @@ _MADE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-"""The properties of tables that a job creates. They are suitable for many small commits."""
+"""The properties with which a job creates a table. They are suitable for many small commits."""
 
 
 class IcebergOptions(options.Options):
@@ -260,7 +260,7 @@ class IcebergTable:
                 ) from error
 
     def _looks(self) -> Iterator[Table]:
-        """Yields the newest version of the table for each attempt to commit, with a pause between two attempts. Raises
+        """Yields the newest version of the table for each attempt to commit, with a pause between attempts. Raises
         AnabranchError after too many attempts.
         """
         for attempt in range(_ATTEMPTS):

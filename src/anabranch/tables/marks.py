@@ -68,7 +68,7 @@ def fenced(mark: Mark | None, owner: Owner, where: str, new: bool | None) -> Mar
 
 
 def missing(where: str) -> NotFoundError:
-    """The error for a table that should exist, because a job has written to it, but doesn't."""
+    """The error for a table that doesn't exist, although a job has written to it."""
     return NotFoundError(
         f"{where} doesn't exist",
         "restore it, because only a new job creates it; or, to start as a new job: anabranch reset JOB",

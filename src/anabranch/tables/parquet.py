@@ -50,7 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         epoch: the epoch of the process that has committed the batch. In the entry of a fence, the fence's epoch.
         batch: the lane's last committed batch; -1 if there is none.
         files: the files of this batch. In the entry of a fence, empty: a fence is written only after the last batch's
-            files were moved to the table's folder.
+            files have been moved to the table's folder.
     """
 
     number: int
@@ -70,9 +70,9 @@ _read_entry = msgspec.json.Decoder(Entry).decode
 class ParquetFolder:
     """A table whose rows are in ``<path>/*.parquet``.
 
-    A batch is committed when the lane's log has the batch's entry. Then the lane's owner moves the batch's files from
-    ``_anabranch/staged`` to ``<path>``. If the owner fails to do so, the next fence of the lane or the next replay of
-    the batch moves the files.
+    A batch is committed as soon as the lane's log has the batch's entry. Then the lane's owner moves the batch's files
+    from ``_anabranch/staged`` to ``<path>``. If the owner fails to do so, the next fence of the lane or the next replay
+    of the batch moves the files.
 
     An entry is a new file with the next number, which only one process can create. If a former owner tries to commit
     after a fence, it finds the fence's entry, which has a higher epoch. So the commit fails.

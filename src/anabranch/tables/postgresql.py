@@ -249,7 +249,7 @@ class PostgresqlTable:
     def _values(
         self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str], held: Mapping[str, Column]
     ) -> sql.Composable:
-        """The SQL values to insert from the staging table into the columns ``names`` of the table. ``held`` are all
+        """The SQL values to insert from the staging table into the columns ``names`` of the table. ``held`` has all
         columns of the table. Raises ConflictError if the table no longer accepts these values, because another program
         has changed the table.
         """

@@ -54,8 +54,8 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Column:
-    """A column of an existing table. ``needed`` is true if the job must write the column, because the column can't be
-    null, and PostgreSQL doesn't supply a value.
+    """A column of an existing table. ``needed`` is true if the column can't be null and PostgreSQL doesn't supply a
+    value, so that the job must write the column.
     """
 
     type: str
@@ -63,8 +63,8 @@ class Column:
 
 
 def _bare(kind: str) -> str:
-    """The name of a type, without a length or precision. The name of an array type isn't changed, because no column of
-    a job can have such a type.
+    """The name of a type, without a length or precision. The name of an array type isn't changed, so that
+    it differs from the type of every column that a job can have.
     """
     return kind if kind.endswith("]") else kind.partition("(")[0]
 
@@ -81,7 +81,7 @@ def columns_of(connection: psycopg.Connection[Any], table: str) -> dict[str, Col
 
 def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
     """The SQL value to insert from the column ``staged`` of the staging table into the column ``held``. If PostgreSQL
-    converts the value automatically, there is no cast, because a cast would shorten texts that are too long.
+    converts the value automatically, there is no cast, because a cast would shorten text that is too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
 
@@ -114,7 +114,7 @@ def compared(
 
 def _converted(staged: sql.Identifier, kind: str) -> sql.Composable:
     """An SQL expression that converts the column ``staged`` to the form in which a column of the type ``kind`` contains
-    its values. Texts that are too long for this type aren't shortened, because PostgreSQL must refuse them.
+    its values. Text that is too long for this type isn't shortened, so that PostgreSQL refuses it.
     """
     bare, _, length = kind.partition("(")
     if bare == "uuid":
@@ -199,11 +199,11 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def check_text(name: str, column: pa.Array, texts: pa.Array, shown: str) -> None:
-    """Check that no text in a column contains U+0000, which PostgreSQL can't store. ``texts`` is the result of
+    """Check that no value in a column contains U+0000, which PostgreSQL can't store. ``texts`` is the result of
     :func:`text` for the column. ``shown`` is the table's name in error messages.
 
     Raises:
-        ConflictError: a text contains U+0000. The message shows the beginning of this text.
+        ConflictError: a value contains U+0000. The message shows the beginning of this value.
     """
     if pa.types.is_string(column.type):
         bad = pc.match_substring(texts, _NUL)

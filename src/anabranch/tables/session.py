@@ -17,7 +17,7 @@ from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoun
 __all__ = ["ANSWERS_WITHIN", "LIMITS", "connect", "told"]
 
 _PATIENCE, _STEP = 60.0, 0.5
-"""How many seconds anabranch tries to connect, and how many seconds it waits between two attempts."""
+"""For how many seconds anabranch tries to connect, and how many seconds it waits between attempts."""
 LIMITS = {
     "lock_timeout": "30s",
     "idle_in_transaction_session_timeout": "10s",  # how long a frozen process can keep its locks
@@ -28,8 +28,8 @@ _DURABLE = """
     select set_config('synchronous_commit', 'on', false) from pg_settings
     where name = 'synchronous_commit' and setting = 'off' and source <> 'client'
 """
-"""Turns ``synchronous_commit`` on, unless the URL sets it to "off". With "off", a crash of the server loses batches
-that were committed.
+"""Turns ``synchronous_commit`` on, unless the URL sets it to "off". With "off", a crash of the server can lose
+committed batches.
 """
 _FINAL = ("authentication", "does not exist", "no pg_hba")
 """Parts of messages after which another attempt to connect would be useless."""

@@ -38,7 +38,7 @@ class ReportAddress(msgspec.Struct, frozen=True):
 
 
 def of_text(text: str) -> ReportAddress | None:
-    """The inverse of :attr:`ReportAddress.text`; None for the empty text."""
+    """The inverse of :attr:`ReportAddress.text`; None for an empty string."""
     return msgspec.json.decode(text, type=ReportAddress) if text else None
 
 
@@ -139,7 +139,7 @@ class TaskReport(msgspec.Struct, frozen=True):
 
 
 class TaskCounts(msgspec.Struct, frozen=True):
-    """What the driver knows of the work of one attempt of a Spark task for an operator.
+    """What the driver knows about the work that one attempt of a Spark task has done for an operator.
 
     Attributes:
         told: the attempt's newest report about the operator.

@@ -1,10 +1,10 @@
 """Counts the progress of a Spark task in its Python worker, and reports the counts to the driver twice a second.
 
-If a report is lost, this doesn't matter, because the counts of the next report are totals, too. The last report is sent
-again until it succeeds, for a minute at most. If no driver listens, nothing is reported.
+A lost report does no harm, because each report contains totals. If the last report fails, it is sent again until it
+succeeds, for a minute at most. If no driver listens, nothing is reported.
 
 If the driver cancels the Spark task, the worker process exits. If the process didn't exit, the task would occupy its
-executor's core for up to four more seconds, because Spark waits for the function's next rows before it kills the
+executor's core for up to four more seconds, because Spark waits for the worker's next rows before it kills the
 worker.
 """
 

@@ -23,7 +23,7 @@ __all__ = ["metrics", "traces"]
 _SERVICE = "anabranch"
 _INSTALL = "pip install 'anabranch[opentelemetry]', or unset OTEL_{}_EXPORTER and OTEL_EXPORTER_OTLP_ENDPOINT"
 _ENDS_WITHIN = 5.0
-"""How many seconds a process that ends waits for the last export."""
+"""For how many seconds a process waits for the last export when the process ends."""
 
 
 @contextmanager

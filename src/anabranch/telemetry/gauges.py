@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, Metric
 __all__ = ["observe"]
 
 _FRESH = 1.0
-"""For how many seconds computed metrics are used again. So metrics are computed only once for all instruments of an
-export. If the metrics can't be computed, the failure is also used again."""
+"""For how many seconds computed metrics are reused, so that they are computed only once for all instruments of an
+export. If the metrics can't be computed, they aren't computed again during this time, either."""
 
 
 def observe(meter: Meter, collect: Callable[[], Sequence[Metric]], names: Sequence[Metric]) -> None:

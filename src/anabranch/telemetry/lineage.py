@@ -1,4 +1,4 @@
-"""Sends OpenLineage events, which report when a run of a job begins, its inputs and outputs, and how the run ends."""
+"""Sends OpenLineage events, which report a job's inputs and outputs, when a run of the job begins, and how it ends."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class _Pending:
 
     event: RunEvent
     refusals: int = 0
-    """How often the service has refused the event."""
+    """How many times the service has refused the event."""
     sent_before: int = 0
     """How many events of all jobs had been sent when the service refused this event for the first time."""
     done: bool = False

@@ -185,7 +185,7 @@ def start(
     Raises:
         NotFoundError: Java isn't installed.
         AnabranchError: there aren't enough free ports, a broker's data folder can't be formatted, or a broker ended
-            during its start or took too long. Unless ports are missing, the message contains the end of a broker's log.
+            during its start or took too long. Except in the first case, the message contains the end of a broker's log.
     """
     for _ in range(ATTEMPTS - 1):
         with suppress(_AddressInUseError):
@@ -226,7 +226,7 @@ class _Broker:
 
     def is_of(self, cluster_id: str) -> bool:
         """Whether the data folder belongs to the cluster ``cluster_id``, which is the id that was reported on this
-        broker's port. If the folder doesn't, a broker of another cluster is listening on the port.
+        broker's port. If not, a broker of another cluster is listening on the port.
         """
         return f"cluster.id={cluster_id}\n" in self._meta.read_text()
 

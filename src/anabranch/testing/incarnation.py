@@ -41,8 +41,8 @@ class Incarnation:
     """One simulated process of a job. The next simulated process continues from the files that this one leaves behind.
 
     Every method that runs the job raises JobFailedError if a lane fails, and OutOfTimeError at the deadline. If
-    ``anabranch run`` would refuse the job, the method raises another AnabranchError. ``deadline`` is in seconds on the
-    monotonic clock.
+    ``anabranch run`` would refuse the job, the method raises the same AnabranchError as ``anabranch run``. ``deadline``
+    is in seconds on the monotonic clock.
     """
 
     def __init__(self, spark: SparkSession, file: JobFile, settings: Settings, deadline: float) -> None:

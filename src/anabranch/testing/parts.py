@@ -32,14 +32,14 @@ KILL = Sentinel("KILL")
 
 
 DRAIN = Sentinel("DRAIN")
-"""Once the job has run a batch of the preceding rows, or has nothing to read, the job drains. A new deployment then
-reads the following rows. See :func:`anabranch.testing.run`."""
+"""As soon as the job has run its first batch of the preceding rows, or has nothing to read, the job drains. A new
+deployment then reads the following rows. See :func:`anabranch.testing.run`."""
 
 
 @dataclass(frozen=True)
 class SCALE(Sentinel):
-    """Changes the job's factor, as in ``SCALE(4)``. The change happens once the job has run a batch of the preceding
-    rows, or has nothing to read.
+    """Changes the job's factor, as in ``SCALE(4)``. The change happens as soon as the job has run its first batch of
+    the preceding rows, or has nothing to read.
 
     Args:
         factor: the new factor, a power of two.
@@ -56,8 +56,8 @@ class SCALE(Sentinel):
 
 @dataclass(frozen=True)
 class REWIND(Sentinel):
-    """Rewinds the job as ``anabranch rewind`` does. The rewind happens once the job has run a batch of the preceding
-    rows, or has nothing to read.
+    """Rewinds the job as ``anabranch rewind`` does. The rewind happens as soon as the job has run its first batch of
+    the preceding rows, or has nothing to read.
 
     Args:
         to: ``"earliest"``, a time with a time zone as text, or offsets by stream and partition:

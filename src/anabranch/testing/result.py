@@ -22,10 +22,9 @@ class Record:
         partition: the partition's number.
         offset: the record's offset in the partition.
         key: the message key, or None.
-        value: the value, or None. JSON is parsed, and a value in the format ``string`` becomes str. Values in other
-            formats stay bytes, and so do dead letters that can't be decoded. (A job that writes JSON leaves null
-            columns out.) A JSON number with a fraction becomes a float, so digits of a decimal may be lost: see
-            ``raw``.
+        value: the value, or None. A value in the format ``string`` becomes str, and JSON is parsed. (A job that writes
+            JSON leaves null columns out.) A JSON number with a fraction becomes a float, so digits of a decimal may be
+            lost: see ``raw``. Values in other formats stay bytes, and so do dead letters that can't be decoded.
         headers: pairs of a name and a value.
         timestamp: the record's timestamp, in UTC.
         raw: the value's bytes as they are in the stream, or None.

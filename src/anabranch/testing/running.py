@@ -49,8 +49,8 @@ record that can't be processed fails the test."""
 
 @dataclass(frozen=True)
 class _Site:
-    """The job, settings and streams of a run. On a broker, the job and its streams have other names than in the test.
-    ``here`` replaces these other names in a text with the test's names."""
+    """The job, settings and streams of a run. On a broker, the job and its streams don't have the same names as in the
+    test. ``here`` replaces each of the broker's names in a string with the test's name."""
 
     file: JobFile
     settings: Settings
@@ -75,10 +75,10 @@ def run(
     (``KILL``) is simulated. If this process has a Spark session, the first call uses it. Otherwise, the first call
     starts a small session. Later calls use the same session.
 
-    To change, kill or drain the job at some point of an input, put a sentinel among the rows at this point. The first
-    sentinels of all inputs take effect together, then the second sentinels, and so on. Each sentinel except ``BATCH``
-    and ``KILL`` takes effect when the job has run a batch of the preceding rows, or has nothing to read. The sentinels
-    are:
+    To change, kill or drain the job at a certain point in an input, put a sentinel among the rows at this point. The
+    first sentinels of all inputs take effect together, then the second sentinels, and so on. Each sentinel except
+    ``BATCH`` and ``KILL`` takes effect as soon as the job has run its first batch of the preceding rows, or has
+    nothing to read. The sentinels are:
 
     - ``BATCH``: process the preceding rows until the job is idle, then add the following rows.
     - ``KILL``: process the preceding rows until every lane that has rows to process has published its last batch, which

@@ -40,7 +40,7 @@ def shared(settings: Settings) -> SparkSession:
 
     Raises:
         AnabranchError: the job's streams are in Kafka, but the running session has no Kafka connector; or a session
-            can't be started, as for :func:`anabranch.spark.session.session.start`.
+            can't be started (see :func:`anabranch.spark.session.session.start`).
         UnsupportedSparkError: the session's Spark lacks something that every job needs.
     """
     on_kafka = settings.systems.default == "kafka"
@@ -71,7 +71,7 @@ def shared(settings: Settings) -> SparkSession:
 @contextmanager
 def _module_path() -> Iterator[None]:
     """A context for starting the JVM. The JVM's Python workers import modules from the same folders as this process.
-    When the context ends, the environment is as before, because a test may start other Python processes with another
+    When the context ends, the environment is as before, because a test may start processes with another Python
     version.
     """
     before = os.environ.get("PYTHONPATH")

@@ -219,8 +219,8 @@ class Operations(Caller):
 
     @operation("POST", "/jobs/{job}/deploy", changes=True, max_bytes=MAX_PLAN_BYTES)
     def deploy(self, job: str, request: DeployRequest) -> DeployResult:
-        """Replace the job by another version that continues from the job's state and positions; 409 if that isn't
-        possible now
+        """Replace the job's version with another one that continues from the job's state and positions; 409 if that
+        isn't possible now
         """
 
     @operation("POST", "/jobs/{job}/rollback", changes=True)
@@ -235,7 +235,7 @@ class Operations(Caller):
 
     @operation("GET", "/jobs/{job}/sizing", by_leader=True, private=False)
     def sizing(self, job: str) -> Sizing:
-        """How well the job's lanes keep up, for an autosizer"""
+        """How well the job's lanes keep up, and which factor the job should have"""
 
     @operation("POST", "/jobs/{job}/cancel", changes=True)
     def cancel(self, job: str) -> None:
@@ -255,8 +255,8 @@ class Operations(Caller):
 
     @operation("POST", "/containers/{container}/heartbeat", changes=True, waits="wait")
     def heartbeat(self, beat: Heartbeat, wait: float = 0.0) -> HeartbeatResponse:
-        """Report the state of lanes, and learn what should run. With wait=3, if nothing that should run has changed,
-        wait for a change: up to 3 seconds, but at most half a lease
+        """Report the state of lanes, and learn what should run. With wait=3, an answer without news is delayed
+        until there is news, for up to 3 seconds, but at most half a lease
         """
 
     @operation("POST", "/containers/{container}/fence", changes=True)

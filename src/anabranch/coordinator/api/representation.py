@@ -57,8 +57,8 @@ def tagged(content: bytes, media_type: str, etag: str = "") -> Representation:
 
 
 async def respond(request: Request, found: Representation) -> Response:
-    """The response to a GET. If the client already has this content, the response is status 304 without content.
-    Otherwise, the response contains ``found``."""
+    """The response to a GET for the content of ``found``. If the client already has this content, the response has
+    status 304 and no content."""
     # The ETag is weak, because compressed and uncompressed content have the same ETag.
     headers = {"ETag": f"W/{found.etag}", "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if knows(request, found.etag):

@@ -46,7 +46,7 @@ _SHORT = 200
 _KEPT_EVENTS = 1_000
 """Answers to requests for more events than this aren't reused for other clients."""
 _LOOK_AGAIN = 2.0
-"""The seconds after which a request that waits for events looks again for events that other processes wrote."""
+"""How often, in seconds, a waiting request for events checks whether other processes have stored events."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -269,8 +269,8 @@ class _Endpoints:
         return await respond(request, tagged(_content(operation, found), "application/json"))
 
     async def _heartbeat(self, request: Request) -> Response:
-        """Answer a heartbeat. Most heartbeats are processed on the event loop. A heartbeat that waits for new orders
-        never occupies a thread. Raises UsageError if the heartbeat and the URL name different containers.
+        """Answer a heartbeat. Most heartbeats are processed on the event loop. While a heartbeat waits for new
+        orders, it occupies no thread. Raises UsageError if the heartbeat and the URL name different containers.
         """
         beat, wait = await arguments_of(Operations.heartbeat, request)
         if beat.container != request.path_params["container"]:
@@ -299,11 +299,11 @@ class _News:
             self._loop.call_soon_threadsafe(self._come.set)
 
     def forget(self) -> None:
-        """Ignore the news so far, and wait for later news."""
+        """Forget the news so far, so that :meth:`within` waits for later news."""
         self._come.clear()
 
     async def within(self, seconds: float) -> bool:
-        """Wait for news for at most ``seconds``. Returns whether there was any news."""
+        """Wait at most ``seconds`` for news. Returns whether there was any news."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._come.wait()

@@ -5,8 +5,8 @@ coordinator itself calls it. The modules ``context`` and ``off_lock`` contain co
 ``check`` raises an error if something prevents the command. ``plan`` determines the effects and changes nothing.
 ``apply`` carries the plan out, and stores each new state of the job before that state takes effect. ``run`` calls these
 functions, and holds the job's lock while it applies the plan. Once a change to a running job has begun, the job has the
-state CHANGING, normally until all of the job's lanes run. A request for a change does nothing if one of the job's last
-changes was requested with the same id.
+state CHANGING, normally until all of the job's lanes are running. A request for a change does nothing if one of the
+job's latest changes was requested with the same id.
 
 To add a command, add these parts:
 

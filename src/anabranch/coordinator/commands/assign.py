@@ -26,8 +26,8 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
     """Move the tasks of a running job to the seats that best suit the racks of its containers and of its inputs'
     replicas. Returns the effects. With ``request.dry``, nothing is changed.
 
-    If all tasks are already in the right seats, no lane closes. If the racks of the job's seats have changed, the job
-    still gets a new generation, which records these racks.
+    If all tasks are already in the right seats, no lane closes. Even then, the job gets a new generation if the
+    racks of its seats have changed. The new generation records these racks.
 
     Raises:
         NotFoundError: there is no such job.

@@ -12,7 +12,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, job: str) -> None:
-    """Return a job that is being changed to its former generation or version, or let a draining job run again.
+    """If a job is being changed, return it to its former generation or version. If it is draining, let it run again.
 
     Raises:
         NotFoundError: there is no such job.

@@ -138,7 +138,7 @@ def _is_still(registry: JobRegistry, found: CurrentDeployment) -> bool:
 
 
 def already(registry: JobRegistry, job: str, number: int) -> DeployResult:
-    """The answer to a request that has already been carried out, and led to the deployment ``number``."""
+    """The answer to a request that has already been carried out and has led to deployment ``number``."""
     first = next_deployment.version_of(registry.store, job, number)
     return DeployResult(deployment=number, version_of=first, repeated=True)
 
@@ -193,9 +193,9 @@ def apply(
 
 
 def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
-    """Start the next deployment of a job that doesn't run. The deployment is stored as already started, in a single
-    step. A coordinator that takes over therefore finds either the former deployment or the next deployment. The next
-    deployment is found in a state in which the job must be served.
+    """Start the next deployment of a job that doesn't run. In a single step, the deployment is stored as already
+    started. A coordinator that takes over therefore finds either the former deployment, or the next one in a state in
+    which the job must be served.
     """
     store, job, model = registry.store, found.stored.job, planned.start.model
     before = store.lanes(job)

@@ -79,7 +79,7 @@ def plan(
         counts: the partition counts of the inputs and of streams that match the patterns, by ``system/stream``.
         who: who wants the change.
         request: the request's id; empty if it has none.
-        begins: whether the job has just been started, and its lanes haven't started yet.
+        begins: whether the job has just been started, and none of its lanes is running yet.
 
     Raises:
         ConflictError: as for :func:`anabranch.planning.transition.expand.expanded` and, unless ``begins``, for
@@ -197,8 +197,8 @@ def follow_inputs(
 
 
 def _warn(registry: JobRegistry, running_job: RunningJob, refused: ConflictError | None) -> None:
-    """Warn once that a job can't be adapted to its inputs, and why. If the job can be adapted, ``refused`` is None, and
-    the warning is removed."""
+    """Warn once that a job can't be adapted to its inputs, and give the reason. If the job can be adapted (``refused``
+    is None), remove the warning."""
     before, running_job.inputs.warning = running_job.inputs.warning, "" if refused is None else str(refused)
     if refused is not None and running_job.inputs.warning != before:
         what = "the job can't adapt to its inputs"

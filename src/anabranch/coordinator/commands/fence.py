@@ -15,7 +15,7 @@ __all__ = ["apply", "check", "run"]
 
 
 def run(context: Context, container: str, why: str = "") -> None:
-    """Expel a container: take its seat away. The lanes for which the container may still write are then fenced (see
+    """Expel a container: take its seat away. The lanes for which the container might still write are then fenced (see
     :meth:`anabranch.coordinator.coordinator.Coordinator.fences`). Once they are fenced, another process can take the
     seat.
 

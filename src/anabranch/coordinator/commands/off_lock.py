@@ -62,7 +62,7 @@ class JobSnapshot:
 
 
 def take(registry: JobRegistry, running_job: RunningJob) -> JobSnapshot:
-    """A snapshot of a job whose lock the caller holds. Taking it is cheap even if the job has many tasks."""
+    """A snapshot of a job whose lock the caller holds. Making the snapshot is cheap even if the job has many tasks."""
     return JobSnapshot(running_job.snapshot(), registry.present(running_job))
 
 
@@ -125,7 +125,7 @@ def always_changes(job: str) -> ConflictError:
 def check_expected(
     job: str, request: ChangeRequest, basis: Basis, result: ScaleResult | RewindResult | DeployResult | None
 ) -> None:
-    """Raises ConflictError if the request expects another state of the job, or another result.
+    """Raises ConflictError if the job's state or the result isn't what the request expects.
 
     Args:
         result: the planned result; if None, only the job's state is compared.

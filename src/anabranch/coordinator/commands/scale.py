@@ -18,12 +18,12 @@ __all__ = ["apply", "check", "is_scalable", "plan", "run"]
 
 
 def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
-    """Change the factor or the number of containers. Affected lanes close, and their successors continue where they
-    end. Returns the effects of the change, which a dry run only predicts.
+    """Change the factor or the number of containers. The affected lanes close, and their successors continue where
+    these lanes end. Returns the effects of the change, which a dry run only predicts.
 
-    If the job already has this factor and number of containers, no new change begins. If an earlier change is still
-    under way, a request with ``now`` hastens that change. The closing lanes' batches are then broken off, so that
-    the change doesn't wait for them. A dry run doesn't hasten anything.
+    If the job already has this factor and number of containers, no new change begins. A request with ``now`` then
+    hastens an earlier change that is still under way: the closing lanes' batches are broken off, so that the change
+    doesn't wait for them. A dry run doesn't hasten anything.
 
     Raises:
         NotFoundError: there is no such job.

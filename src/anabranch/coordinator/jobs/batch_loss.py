@@ -47,7 +47,7 @@ class BatchLoss:
 
 
 def lost(report: LaneReport) -> float:
-    """The expected seconds that are lost because a change at an unknown time may break off a lane's batch."""
+    """How many seconds a change at an unknown time is expected to lose by breaking off a lane's batch."""
     spent, whole = present_batch(report)
     if report.load.repeats or whole < _SHORT or spent > whole:
         return 0.0
@@ -57,7 +57,7 @@ def lost(report: LaneReport) -> float:
 
 
 def lost_now(report: LaneReport, now: float, hasty: bool) -> BatchLoss:
-    """The expected loss from a lane's running batch if a change is made at ``now``, in seconds since 1970. A ``hasty``
+    """The expected loss from a lane's running batch if a change is made at ``now`` (in seconds since 1970). A ``hasty``
     change always breaks off the batch, however little of it is left.
     """
     spent, whole = present_batch(report)
@@ -81,7 +81,7 @@ def _noticed_after(report: LaneReport) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """The seconds until ``now`` during which a lane has written nothing although there were records to read; 0.0 if no
+    """For how many seconds a lane has written nothing before ``now`` although there were records to read; 0.0 if no
     batch is running and no records wait. ``now`` is in seconds since 1970. The clocks of machines can differ. For this
     reason, the result is never less than the age of the running batch in the report, and never more than this age plus
     two seconds. If no batch is running, the age counts as 0.0.

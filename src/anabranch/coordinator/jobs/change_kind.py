@@ -29,7 +29,7 @@ class Kind(StrEnum):
     ended. The new lanes' queries can't be prestarted.
     """
     MOVED = "moved"
-    """The new lanes start in containers that have run lanes of the job. These aren't exactly the containers of the
+    """The new lanes start only in containers that have run lanes of the job, but not in exactly the containers of the
     closing lanes.
     """
     VERSION = "version"

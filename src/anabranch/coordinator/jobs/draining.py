@@ -52,7 +52,7 @@ def check(job: str, state: DeploymentState, deployment: int, lanes: Iterable[Lan
 
 
 def check_cancellable(job: str, drain: DrainProgress) -> None:
-    """Raises ConflictError if event time has ended for the drain (``drain.last``). Such a drain can't be cancelled,
+    """Raises ConflictError if the drain has already ended event time (``drain.last``). Such a drain can't be cancelled,
     because incomplete windows may already have been emitted."""
     if drain.last:
         raise ConflictError(

@@ -61,9 +61,9 @@ def settings_of(store: Store, job: str, deployment: int, otherwise: Mapping[str,
 def fence(lane: Lane, settings: Mapping[str, Any]) -> None:
     """Fence a lane under its epoch. The call can be repeated, for example after an error.
 
-    Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. These outputs are skipped,
-    because the process that uses them stops within its lease. Tables of a user's class are also skipped, because the
-    class isn't available here. The process that gets the lane fences these tables before it writes to them.
+    Streams with at-least-once output and functions of ``foreach_batch`` can't be fenced. These outputs are skipped:
+    the process that writes to them stops within its lease anyway. Tables of a user's class are also skipped, because
+    the class isn't available here. The process that gets the lane fences these tables before it writes to them.
 
     Args:
         settings: the settings of the lane's deployment; see :class:`Fence`.

@@ -87,10 +87,10 @@ def moved(
     seconds: float | None = None,
 ) -> Event:
     """The event for a job's move from one state to another. If ``before`` is CHANGING, the event also records how the
-    change ended. If the job now runs without an error, the change is done. Otherwise, the change has failed.
+    change ended. If the job is now running without an error, the change is done. Otherwise, it has failed.
 
     Args:
-        error: the error that the job keeps, if any.
+        error: the job's error after the move, if any.
         seconds: how long the change took, if this move ends a change successfully; otherwise None.
     """
     change = None

@@ -30,10 +30,9 @@ class Surroundings(Protocol):
 
 
 def check_adopted(surroundings: Surroundings, stored: DeploymentRecord) -> None:
-    """Check that this coordinator serves a job that runs, or should run, in separate processes. Raises NotLeadingError
-    if such a job isn't served here at the moment, for example because it can't be read from the store. Nothing may be
-    decided about the job until the job is adopted, because its processes may be at work. ``stored`` is the job's last
-    deployment. The caller holds the jobs' lock.
+    """Raises NotLeadingError if the job runs, or should run, in separate processes, but isn't served here at the
+    moment, for example because it can't be read from the store. Make no decisions about the job until it is adopted,
+    because its processes might be at work. ``stored`` is the job's last deployment. The caller holds the jobs' lock.
 
     A coordinator that never expels processes adopts no jobs. For such a coordinator, nothing is raised.
     """

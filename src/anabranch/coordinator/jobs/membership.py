@@ -157,8 +157,8 @@ class Membership:
         return self._registry.polls.waiting(beat.container, beat.seen, wake)
 
     def patience(self, wait: float) -> float:
-        """The seconds for which a client that asks for ``wait`` seconds is kept waiting. The wait lasts at most half a
-        lease."""
+        """How many seconds a client that asks to wait for ``wait`` seconds is kept waiting. The wait lasts at most half
+        a lease."""
         return max(0.0, min(wait, self._lease / 2))
 
     def holds_seat(self, execution: str) -> bool:
@@ -229,7 +229,7 @@ class Membership:
         return seat if seat in free else None
 
     def _without_seat(self, running_job: RunningJob, registration: Registration) -> RegistrationResponse:
-        """The answer to a process without a seat: it stands by, asks again, or ends because its code isn't needed."""
+        """The answer that makes a process without a seat stand by, ask again, or end because its code isn't needed."""
         if (
             registration.deployment != running_job.deployment
             or seats.program_due(running_job) != running_job.deployment

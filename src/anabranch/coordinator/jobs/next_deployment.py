@@ -145,8 +145,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """A list with the reason why no other version can follow. The only possible reason is that lanes must close, and
-    their code isn't stored. Otherwise, the list is empty."""
+    """A list with one reason if no other version can follow because lanes must close and their code isn't stored.
+    Otherwise, the list is empty."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []
@@ -154,8 +154,8 @@ def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
 
 
 def _left_alone(job: str, factor: int, following: Program) -> list[str]:
-    """A list of notes. If the version keeps a factor that is outside the version's own limits for autoscaling, the list
-    contains one note. Otherwise, the list is empty. The autosizer doesn't change such a factor."""
+    """A list with one note if the version keeps a factor that is outside the version's own limits for autoscaling.
+    Otherwise, the list is empty. A note is needed because the autosizer doesn't change such a factor."""
     limits = autosizing.limits_of(following.settings)
     outside = "" if limits is None else autosizing.outside(limits, job, factor)
     return [outside] if outside else []
@@ -202,14 +202,13 @@ def again(store: Store, job: str, deployment: int) -> StartRequest:
 
 
 def _for_containers(program: Program | None) -> Program | None:
-    """The program that lets containers run the version of a deployment that ran in one process with its coordinator;
-    None if code or settings are missing."""
+    """The program with which containers can run a version that ran in one process with its coordinator; None if code or
+    settings are missing."""
     return None if program is None or program.lacks else msgspec.structs.replace(program, in_process=False)
 
 
 def _lacks_code(store: Store, program: Program) -> bool:
-    """Whether a program's code is missing, because containers should get the code from the store, but the store doesn't
-    have it."""
+    """Whether containers should get a program's code from the store, but the store doesn't have it."""
     return program.settings.get("job", {}).get("artifact") != "image" and store.artifact(program.artifact) is None
 
 
@@ -269,9 +268,9 @@ def _next_deployment(
 
 
 def _with_slots(program: Program | None, lanes: Sequence[Lane]) -> Program | None:
-    """The program of a real-time job, with enough Spark task slots for the lanes. More slots may be needed because the
-    lanes may read more partitions than the version was planned for. A partition without a slot would never be read. If
-    the job doesn't run in real time, the program is returned unchanged."""
+    """The program of a real-time job, with enough Spark task slots for the lanes. More slots are needed if the lanes
+    read more partitions than the version was planned for. A partition without a slot would never be read. If the job
+    doesn't run in real time, the program is returned unchanged."""
     if program is None or not program.cores:
         return program
     slots = planning.task_slots(lanes, max((lane.state_partitions for lane in lanes), default=0))

@@ -129,8 +129,8 @@ def hear(job: RunningJob, process: Process, news: Sequence[LaneReport], beat: He
 
 
 def _offered(job: RunningJob, process: Process, news: Sequence[LaneReport], seen: int) -> set[str]:
-    """The ids of the lanes that a process may be running, or may have been told to run, after a heartbeat. The result
-    is the next value of ``process.offered``.
+    """The ids of the lanes that, after a heartbeat, a process might be running or might have been told to run. The
+    result is the next value of ``process.offered``.
 
     A lane stays in the result until the process reports that the lane has ended or failed. There is one exception. If
     the process has seen the current revision, a lane is left out if it is no longer wanted and isn't reported as live.

@@ -46,7 +46,7 @@ class Process:
 
     Attributes:
         lease_ends: when the process's lease ends, on this coordinator's clock.
-        offered: the ids of the lanes that the process may be running, or may have been told to run.
+        offered: the ids of the lanes that the process might be running, or might have been told to run.
         heard: the number of the last heartbeat that this coordinator has processed; -1 for none.
         doomed: whether the process is being expelled, so that heartbeats no longer renew its lease. The store may
             already have recorded the loss of the seat.
@@ -284,13 +284,13 @@ class Progress:
         shown: what was measured during the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
             their output is then written twice.
-        stays: the deployment and the generation of the last change for which an event says that it can't be undone.
+        stays: the deployment and the generation of the last change that, according to an event, can't be undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the progress of the drain, as stored; None if there is no drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if this coordinator didn't receive
             the request.
         drains_for: how many seconds the drain was expected to take.
-        troubles: for each thing that is due for the job but can't be done, the reason. The mapping is replaced, never
+        troubles: the reason for each thing that is due for the job but can't be done. The mapping is replaced, never
             changed in place.
         unfenced: why lanes couldn't be fenced, by lane and epoch. The mapping may still contain lanes that have been
             fenced since. It is replaced, never changed in place.
@@ -362,9 +362,10 @@ class Inputs:
         counts: the inputs' partition counts, by ``system/stream``.
         replicas: the racks of each partition's replicas, the leader's first, by ``system/stream`` and partition. None
             stands for a replica without a rack. Streams without known racks are left out.
-        located_at: when ``replicas`` was last looked up with success, on this coordinator's clock; minus infinity if
-            ``replicas`` was never looked up with success.
-        warning: why the job can't be adapted to its inputs, or why their partitions can't be counted; otherwise empty.
+        located_at: when the lookup of ``replicas`` last ended without an error, on this coordinator's clock; minus
+            infinity if it never has.
+        warning: why the job can't be adapted to its inputs, or why their partition counts or racks aren't known;
+            otherwise empty.
     """
 
     look_from: float = 0.0

@@ -95,7 +95,7 @@ def predicted(
 def _beginning(
     following: Lane, predecessors: Sequence[Lane], reports: Mapping[str, LaneReport], shown: Experience
 ) -> float:
-    """The expected seconds that a lane takes to load its state and run its first batch."""
+    """How many seconds a lane is expected to need to load its state and run its first batch."""
     known = [(lane, reports[lane.id]) for lane in predecessors if lane.id in reports]
     first = max((_first_batch(following, lane, report, shown) for lane, report in known), default=0.0)
     return first + max((shown.loading(report) for _, report in known), default=0.0)

@@ -104,9 +104,9 @@ class Experience:
         kinds are similar if both happen within containers (see ``_WITHIN``), or if neither does. If similar kinds have
         been measured, the mean includes only the similar kinds.
 
-        For a kind that happens within containers, the mean of similar kinds is the result. In all other cases, the
-        result is the square root of the mean, because changes that involve several containers differ much from each
-        other and from other changes.
+        For a kind that happens within containers, the result is the mean of similar kinds, if any have been measured.
+        In all other cases, the result is the square root of the mean, because changes that involve several containers
+        differ greatly from each other and from other changes.
         """
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
@@ -117,7 +117,7 @@ class Experience:
 
     def after(self, change: MeasuredChange, pause: float, lost: float = 0.0) -> Experience:
         """This experience, including a change that has paused output for ``pause`` seconds. The difference from the
-        predicted pause is attributed to what was expected to take the longest: replaying changes of state, copying
+        predicted pause is attributed to what was expected to take the longest: replaying changes to state, copying
         state, or the overhead.
 
         Args:

@@ -34,7 +34,7 @@ def foretold(job: RunningJob, change: R, at: float, hasty: bool) -> tuple[R, Pre
 
     Args:
         change: the change as planned.
-        at: the current time, in seconds since 1970. Unless the change is to another version of the job, the prediction
+        at: the current time, in seconds since 1970. Unless the job changes to another version, the prediction
             considers the batches that are running at this time.
         hasty: whether every running batch is broken off: see :func:`pause_estimate.predicted`.
     """

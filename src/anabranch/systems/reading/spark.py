@@ -204,8 +204,8 @@ class Reader(DataSourceStreamReader):
         return {"stream": self._stream, "id": self.id(), "positions": told}
 
     def _kept(self, positions: dict[int, int]) -> dict[int, int]:
-        """The ``positions``, adjusted if lost records may be skipped. If a position is before the oldest record of its
-        partition, it is then raised to the offset of this record."""
+        """The ``positions``. If lost records may be skipped, each position before the oldest record of its partition is
+        raised to this record's offset."""
         if not self._skips_lost:
             return positions
         begins = self.begins()
