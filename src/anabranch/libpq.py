@@ -1,4 +1,4 @@
-"""What connections to PostgreSQL have in common."""
+"""The options and the error messages of connections to PostgreSQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def options(settings: Mapping[str, str], given: str) -> str:
 
 def refusals(error: Exception) -> tuple[list[str], list[str]]:
     """Why no connection could be made: the first line of each server's message, in two lists. The second list has the
-    messages which only say that a server is read-only. Such a server may be a healthy standby.
+    messages that say only that a server is read-only. Such a server may be a healthy standby.
     """
     text = str(error)
     lines = [_first(part, error) for part in (_HOST.split(text)[1:] or [text])]

@@ -29,8 +29,8 @@ _TEXTS = {
     "schema": 'write the columns and their types as text, such as schema="dest string, dep_delay int"',
     "prefix": 'write text, such as prefix="landed_"',
 }
-"""Maps each argument that must be text to the advice in the error. The rule applies to every operator that takes the
-argument.
+"""The arguments that must be text. Each is mapped to the advice in the error that is raised if the argument isn't text.
+The rule applies to every operator that takes the argument.
 """
 
 
@@ -175,8 +175,8 @@ def distance(within: str) -> int:
 
 
 def joined_columns(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """The condition of a join, as a dict from columns of the stream to columns of the table. The two columns of each
-    pair must be equal.
+    """The condition of a join, as a dict from columns of the stream to columns of the table. Rows match if the two
+    columns of each pair are equal.
 
     Args:
         on: a column that both the stream and the table have, several such columns, or a mapping from columns of the

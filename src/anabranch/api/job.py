@@ -143,7 +143,7 @@ class Job:
                 which the record's batch was planned. The default is ``("1900-01-01", "1 day")``. A record whose event
                 time is outside the range is treated as ``[job] on_error`` says (by default, it becomes a dead letter),
                 and does not move the watermark.
-            broadcast: let every task read the whole stream, so each record is processed once per task.
+            broadcast: let every task read the whole stream. Each record is then processed once by each task.
             start: ``"earliest"`` or ``"latest"``: where the job begins to read a stream for which it has no position.
                 The job has no position if it is new or was reset, or if a new version begins to read the stream. A
                 partition that is added to the stream later is read from its beginning.

@@ -56,7 +56,7 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called once for each timer that is due, after the messages of the batch. The timers of a key fire in the
+        """Called after the messages of a batch, once for each timer that is due. The timers of a key fire in the
         order of their times. Yields or returns rows, in the same form as ``on_message`` (see :class:`Processor`).
 
         Args:

@@ -65,7 +65,7 @@ class Stream:
         )
 
     def transform(self, function: Callable[[Any], Any], *, name: str | None = None) -> Stream:
-        """Apply a function to the rows, as a Spark DataFrame.
+        """Apply a function to a Spark DataFrame of the rows.
 
         The function must be stateless (no aggregates, ``distinct``, window functions, sorts or limits) and must keep
         the column ``_anabranch``. The function is called in the driver: first with empty DataFrames, to determine the
@@ -280,8 +280,8 @@ class Stream:
         **aggregates: str,
     ) -> Stream:
         """Compute running aggregates for each stage key. With ``by``, the aggregates are computed for each combination
-        of stage key and values of the ``by`` columns. Each batch emits an updated row for every key or combination in
-        the batch.
+        of stage key and values of the ``by`` columns. Each batch emits an updated row for every key or combination that
+        occurs in the batch.
 
         The latest row of a key or combination contains the current values. The result's columns are the key, ``by``,
         and the aggregates.
@@ -317,10 +317,10 @@ class Stream:
         Args:
             processor: an instance of your class. Each Python worker gets a copy.
             schema: the columns of the rows that the processor returns. Default: the input's.
-            timers: the clock of the processor's timers. Required if the processor defines ``on_timer``; otherwise, it
-                must be None. ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch was
-                planned. With ``"processing_time"``, a batch begins every second (or every ``[job] interval``, if the
-                interval is longer), even without new records. If a batch takes longer, the next batch begins later.
+            timers: the clock of the processor's timers. Required if the processor defines ``on_timer``, and must be
+                None otherwise. ``"event_time"`` is the watermark. ``"processing_time"`` is the time at which a batch
+                was planned. With ``"processing_time"``, a batch begins every second (or every ``[job] interval``, if
+                the interval is longer), even without new records. If a batch takes longer, the next batch begins later.
             name: the operator's name, under which its state is kept.
         """
         processor = arguments.processor(processor, timers)

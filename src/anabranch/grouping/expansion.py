@@ -117,7 +117,7 @@ def _with(stage: StageModel, inputs: tuple[str, ...], tasks: tuple[Task, ...], b
 def _extend(stage: StageModel, base: dict[str, SSP], stream: Input) -> None:
     """Add each partition of a stream to ``base``. A partition is mapped to the partition under which the state of its
     keys was first written. A partition of a new stream is mapped to itself. Raises ConflictError if the stream's
-    partition count isn't a multiple of its count when state was first written.
+    partition count isn't a multiple of the count that it had when state was first written.
     """
     first = base_partitions(stage).get(str(stream))
     if first is None:
@@ -146,8 +146,8 @@ def _task(grouper: str, base: SSP, groups: int) -> TaskName:
 
 
 def _regrouped(stage: StageModel, request: Request, before: int) -> tuple[Task, ...]:
-    """The tasks of a stateless stage. They are formed as for a new stage, but with ``cogroup``, the number of tasks (at
-    factor 1) stays the same if it divides all partition counts.
+    """The tasks of a stateless stage, formed as for a new stage. There is one exception: with ``cogroup``, the number
+    of tasks (at factor 1) stays the same if it divides all partition counts.
     """
     groups = _groups(stage, before)
     if stage.grouper != "cogroup" or any(each.partitions % groups for each in request.grouped):

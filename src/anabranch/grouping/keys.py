@@ -1,5 +1,5 @@
-"""Checks whether all records of a key, from several streams, are in one task. Joins and merges by key require this.
-Also checks whether ``cogroup`` makes only a single task.
+"""Checks whether a key's records are in one task even if they come from several streams. Joins and merges by key
+require this. Also checks whether ``cogroup`` makes only a single task.
 """
 
 from __future__ import annotations

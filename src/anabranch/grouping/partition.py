@@ -1,5 +1,5 @@
-"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream, except of streams that
-are broadcast or have no partition i.
+"""The grouper ``partition``, the default: at factor 1, task i has partition i of every stream that has such a partition
+and isn't broadcast.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. Equal keys of
-    several such streams are in one task if all these streams have n partitions, and producers write each key to
-    partition ``hash(key) mod n``.
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. The
+    records of a key are in one task across several such streams if all these streams have the same number of
+    partitions, n, and producers write each key to partition ``hash(key) mod n``.
     """
     count = max(stream.partitions for stream in request.grouped)
     return virtual.cut(

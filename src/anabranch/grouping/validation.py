@@ -15,8 +15,8 @@ _CURE = "correct the grouper's function: every bucket of every SSP belongs to ex
 def check(request: Request, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
     """Return ``tasks`` unchanged, if a user's grouper formed them correctly:
 
-    - Each bucket of each SSP that isn't broadcast is in exactly one task, and no task has other SSPs.
-    - Each task has the request's stage, and exactly the request's broadcast SSPs.
+    - Each bucket of each SSP that isn't broadcast is in exactly one task.
+    - Each task has the request's stage, exactly the request's broadcast SSPs, and no SSPs that the request lacks.
     - Each task has a unique name, and its ``index`` is its position in ``tasks``, counted from 0.
 
     Raises:

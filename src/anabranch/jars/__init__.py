@@ -1,3 +1,3 @@
-"""The jars that anabranch may need and that no Python package contains: a list with checksums, and code that fetches
-them into the cache.
+"""Lists the jars, with checksums, that anabranch sometimes needs and that no Python package contains, and fetches them
+into the cache.
 """

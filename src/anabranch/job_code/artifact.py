@@ -189,7 +189,7 @@ def check(sha256: str, content: bytes) -> None:
 
 
 def check_sha(text: str) -> str:
-    """Return ``text`` if it is a SHA-256 hash in 64 lower-case hexadecimal digits. Such a text can safely be used in a
+    """Return ``text`` if it is a SHA-256 hash in 64 lower-case hexadecimal digits. Such a hash can safely be used in a
     path.
 
     Raises:
@@ -316,8 +316,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path`` inside ``with``. If the process is killed, the operating system
-    releases the lock.
+    """Hold an exclusive lock on the file ``path`` during the ``with`` block. If the process is killed, the operating
+    system releases the lock.
     """
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

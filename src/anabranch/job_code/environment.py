@@ -1,7 +1,7 @@
 """Gives Python workers the environment variables that a test or a notebook has changed since Spark was started.
 
 Workers inherit the environment in which Spark was started. In a test process or a notebook, Spark usually outlives many
-changes of the environment, such as those of pytest's ``monkeypatch.setenv``.
+changes to the environment, such as those made by pytest's ``monkeypatch.setenv``.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def applied() -> Changes:
 
 
 def apply(wanted: Changes) -> None:
-    """In a worker, undo the changes that were made to the environment before, and make the changes ``wanted``. Does
-    nothing in the user's process.
+    """In a worker, undo the earlier changes to the environment, and make the changes ``wanted``. Does nothing in the
+    user's process.
     """
     if _process.inherited or wanted == _process.applied:
         return

@@ -115,7 +115,7 @@ class _Finder(MetaPathFinder):
     there would be two versions of the package's classes.
 
     Attributes:
-        environment: in a worker, the changes of the environment with which the modules are imported.
+        environment: in a worker, the changes to the environment that are in effect when the modules are imported.
         served: the names of the modules that this finder has found for imports.
         snapshot: the result of :func:`snapshot`, once that function has stored the ``sources``; None before.
     """
@@ -278,8 +278,8 @@ def _read_code(dumped: str) -> JobCode:
 
 def importing(code: JobCode) -> ModuleType:
     """The module of a job file, imported if necessary. What the module prints during the import goes to stderr, because
-    stdout is used for data. If :func:`enter_from_environment` has found code of the same name, that code is used,
-    because the paths in ``code`` are those of the user's process.
+    stdout is used for data. If :func:`enter_from_environment` has found code with the same name and hash, that code is
+    used, because the paths in ``code`` are those of the user's process.
 
     Raises UsageError if the code has no ``sources``, and the job file differs from the one that started the job.
     """
@@ -390,7 +390,7 @@ def _finders() -> list[_Finder]:
 
 def _forget(finder: _Finder, names: Collection[str]) -> None:
     """Forget the modules ``names`` and their submodules, so that these modules are imported again. This function is
-    called if the job's code has changed, or if another job has modules of the same names.
+    called if the job's code has changed, or if another job has modules with the same names.
     """
     for name in tuple(names):
         for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:

@@ -119,8 +119,8 @@ def packed(root: Path, listed: Iterable[str]) -> tuple[str, ...]:
 
 
 def _foreign(folder: Path) -> bool:
-    """Whether nothing below a folder belongs to the job's code, because the folder is hidden, contains compiled files,
-    or is a Python environment.
+    """Whether a folder is hidden, contains compiled files, or is a Python environment. Nothing below such a folder
+    belongs to the job's code.
     """
     return (
         folder.name.startswith(".")

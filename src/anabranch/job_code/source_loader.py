@@ -1,4 +1,4 @@
-"""Loads a job's modules from their files, and keeps the texts, so that other processes can import the same texts."""
+"""Loads a job's modules from their files, and keeps their source code so that other processes can import it, too."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Computes the fingerprint of a job: the operators, streams and settings that must be the same as before for the job to
-continue from its positions and state. The fingerprint also contains the inputs' partition counts, which may change.
+continue from its positions and state. The fingerprint also contains the inputs' partition counts, although these are
+allowed to change.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ __all__ = ["of"]
 
 
 def of(graph: Graph, plan: Plan, settings: Settings, known: Collection[str] | None = None) -> dict[str, str]:
-    """The fingerprint of a job: a text for each name, such as ``operator by_route``, ``partitions of kafka/flights`` or
-    ``factor``. The fingerprint doesn't depend on line numbers or on the bodies of functions. The text of an output that
-    doesn't exist is ''.
+    """The fingerprint of a job: a string for each name, such as ``operator by_route``, ``partitions of kafka/flights``
+    or ``factor``. The fingerprint doesn't depend on line numbers or on the bodies of functions. The string for an
+    output that doesn't exist is ''.
 
     Args:
         known: the streams and tables that the job wrote before. The tables among them must exist. Other tables of the

@@ -51,7 +51,7 @@ def _register(job: Job) -> None:
     job.
 
     Raises UsageError if the module's file has changed since the module was imported, because workers would import
-    another text.
+    different code.
     """
     module = sys.modules.get(job.module)
     if module is None or job_modules.jobs_in(module) != [job]:

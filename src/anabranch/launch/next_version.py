@@ -19,7 +19,7 @@ from anabranch.planning import stages
 __all__ = ["Resolve", "planned", "ready"]
 
 Resolve = Callable[[JobFile, Mapping[str, Format]], Mapping[int, Any]]
-"""Determines the schemas after a job's operators from the formats of the job's streams."""
+"""Determines the schema of each operator's result from the formats of the job's streams."""
 
 
 def planned(

@@ -21,7 +21,7 @@ from anabranch.protocol.deployment import Program
 __all__ = ["PackedCode", "of"]
 
 _PACKED_WITHIN = 5.0
-"""The seconds that a start waits for code that is still being packed when Spark runs."""
+"""How many seconds a start waits if the code is still being packed once Spark is running."""
 
 _UNREADABLE = (
     "files that can't be read as TOML aren't stored with the job's code, because they may hold secrets; if the code "
@@ -55,10 +55,10 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def _may_hold_secrets(self, path: Path) -> bool:
-        """Whether a file is left out of the packed code because it may contain secrets. A TOML file is left out if it
-        has a section of anabranch's settings, or if it can't be read, for example because it is half edited. The check
-        of the stored settings could miss secrets in such a file, because the file's own settings may be overridden or
-        not used. Containers don't need the file, because the settings are stored.
+        """Whether a file could contain secrets, and is left out of the packed code: a TOML file that has a section of
+        anabranch's settings, or that can't be read, for example because it is half edited. The stored settings are
+        checked for secrets, but this check misses the settings in such a file that are overridden or not used.
+        Containers don't need the file, because the settings are stored.
         """
         if path.suffix.lower() != ".toml":
             return False
@@ -76,8 +76,8 @@ class PackedCode:
 
 
 def of(prepared: Prepared, settings: Settings, code: PackedCode, put: Callable[[str, bytes], object]) -> Program:
-    """The program of a job that runs in this process. If its code or its settings can't be stored, the program says
-    why.
+    """The program of a job that runs in this process. If the job's code or settings can't be stored, the program's
+    field ``lacks`` gives the reason.
 
     Args:
         settings: the user's settings.

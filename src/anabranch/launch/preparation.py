@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that can be started: it is planned, and the schema after each operator is known.
+    """A job that can be started: it is planned, and the schema of each operator's result is known.
 
     Attributes:
-        schemas: the schemas after the operators, by the operator's id.
+        schemas: the schemas of the operators' results, by the operator's id.
         formats: the formats of the job's streams. Streams that are missing here contain JSON.
         known: the streams and tables that the job wrote before, as returned by
             :func:`anabranch.launch.outputs.checked`. None if missing outputs must be created, because the job starts
@@ -183,7 +183,7 @@ def formats(
 
 
 def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
-    """The schema after each operator, which Spark determines from empty DataFrames."""
+    """The schema of each operator's result, which Spark determines from empty DataFrames."""
     from anabranch.spark.query import resolution
 
     return resolution.columns(file.graph, file.functions, formats, file.home)

@@ -1,5 +1,5 @@
 """Collects the rows of a preview as dicts. PySpark itself would return timestamps as local times without a zone, and
-would fail for some of the first and last times that a stream can contain.
+would fail for some of the earliest and latest timestamps that a stream can contain.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _has_timestamp(kind: DataType) -> bool:
 
 
 def _micros(column: Column, kind: DataType) -> Column:
-    """A column with each timestamp in it as microseconds since 1970."""
+    """The column with each of its timestamps converted to microseconds since 1970."""
     if not _has_timestamp(kind):
         return column
     if isinstance(kind, StructType):

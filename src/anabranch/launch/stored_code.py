@@ -29,8 +29,8 @@ except AnabranchError as error:
 
 
 def fault(store: Store, program: Program) -> str:
-    """Why a container couldn't load the code of a program; empty if it could. Loads the code in a new process to check
-    this.
+    """Why a container would fail to load a program's code; empty if it would succeed. To check this, the code is loaded
+    in a new process.
     """
     content = store.artifact(program.artifact) if program.artifact else None
     if content is None:

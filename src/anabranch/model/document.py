@@ -74,7 +74,7 @@ def encode(document: Document) -> bytes:
 
 
 def compact(document: Document) -> bytes:
-    """The same as :func:`encode`, in one line."""
+    """The same as :func:`encode`, but on one line."""
     raw = msgspec.json.encode(document)
     if b'"extra":' in raw:
         raw = msgspec.json.encode(document.to_builtins())

@@ -59,7 +59,7 @@ class JobModel(Document, frozen=True, kw_only=True):
     """The model of a generation.
 
     Attributes:
-        run_id: the number of the deployment, in JSON ``runId``, as in Samza's SEP-31.
+        run_id: the number of the deployment. In JSON, the field is called ``runId``, as in Samza's SEP-31.
         lanes: how many lanes a stateless group can have in each container.
         request: the id of the request that led to the generation.
         undoes: the generation that this generation undoes; 0 if none.

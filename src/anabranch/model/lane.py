@@ -9,7 +9,7 @@ from anabranch.model.document import Document
 from anabranch.model.ssp import SSP, wholes
 
 DEFAULT_SYSTEM = "embedded"
-"""The system of outputs that a lane's ``systems`` don't contain."""
+"""The system of each output that isn't listed in the lane's ``systems``."""
 
 
 class LaneState(enum.StrEnum):
@@ -37,7 +37,7 @@ class Position(Document, frozen=True, kw_only=True):
 
 
 class Rewind(Document, frozen=True, kw_only=True):
-    """Where and with which state a lane begins if a rewind, or the undoing of a rewind, has made the lane.
+    """The start offsets and the state of a lane that was made by a rewind or by the undoing of a rewind.
 
     Attributes:
         to: for each whole SSP, in text form, the next offset to read. If the predecessor hadn't reached this offset,
@@ -59,8 +59,8 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of the deployment after a drain or a reset takes over from the time before. The lane's watermark
-    begins as in a new job.
+    """What a lane takes over from the time before a drain or a reset, if the lane is in the deployment that follows.
+    The lane's watermark begins as in a new job.
     """
 
     state: str = ""
@@ -96,11 +96,11 @@ class Lane(Document, frozen=True, kw_only=True):
         outputs: maps each stream that the lane writes to the stream's partition count, which the lane uses for its
             whole life. Also contains the tables that the lane writes, with a meaningless number.
         systems: maps the name of each output that isn't in the embedded log to the output's system.
-        dead_letters: for each input stream from which the lane may write dead letters, the dead-letter stream.
+        dead_letters: for each input stream from which the lane can write dead letters, the dead-letter stream.
         reports: the sources whose unreadable records this lane writes to dead-letter streams. If several lanes read the
             same records, only one of the lanes writes the unreadable ones.
-        rejecting: the names of the operators that may write dead letters, including sources. If an operator's late rows
-            may become dead letters, ``<name>-late`` is listed, too.
+        rejecting: the names of the operators that can write dead letters, including sources. If an operator's late rows
+            can become dead letters, ``<name>-late`` is listed, too.
         numbers: for each whole partition of ``ssps``, the number of the task (at factor 1) that reads it.
         bases: the numbers of all tasks (at factor 1) of the lane.
         buckets: for each task (at factor 1) that belongs to the lane only in part, the buckets that the lane has. Empty
@@ -112,7 +112,7 @@ class Lane(Document, frozen=True, kw_only=True):
         rewind: where and with which state the lane begins, if a rewind, or the undoing of a rewind, has made the lane;
             otherwise None.
         drained: what the lane takes over from the time before a drain or a reset. It is set for the first lanes of the
-            deployment that follows. It is also set for lanes that continue for a first lane that never began. For all
+            deployment that follows. It is also set for lanes that replace a first lane that never began. For all
             other lanes, it is None. A first lane has no predecessors, and its ``starting`` and ``inherits`` are known
             when the lane is made.
         starts_over: the whole partitions in which event time starts over. Event time starts over in a partition if the
@@ -129,11 +129,11 @@ class Lane(Document, frozen=True, kw_only=True):
             belong to other lanes.
         folder_epoch: the epoch under which the lane's current folder was made; 0 if the lane has no folder.
         ran: whether a query has run in the current folder.
-        begun: whether a query may have run, so that output may have been written.
-        unfenced: whether the process that had the lane may still write. If so, the lane must be fenced before another
-            process continues it.
-        abandoned: whether the process that had the lane may still write to its folder. If so, the lane continues in a
-            copy of the folder.
+        begun: whether a query might have run, and so might have written output.
+        unfenced: whether the process that had the lane might still be writing. If so, the lane must be fenced before
+            another process continues it.
+        abandoned: whether the process that had the lane might still be writing to the lane's folder. If so, the lane
+            continues in a copy of the folder.
         final: for each whole partition, the position at which the lane last ended; empty if the lane has never ended.
         last_batch: the last batch that was committed when the lane last ended; -1 if there is none.
         watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.

@@ -96,7 +96,7 @@ class TaskName:
 
 @functools.lru_cache(maxsize=1 << 16)  # each plan of a job parses the same names
 def parse(text: str) -> TaskName:
-    """The inverse of ``str``. Only texts that ``str`` reproduces exactly are accepted.
+    """The inverse of ``str``. Only strings that ``str`` reproduces exactly are accepted.
 
     Raises:
         UsageError: the text isn't a task's name.

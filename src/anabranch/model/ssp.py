@@ -69,12 +69,10 @@ def wholes(ssps: Iterable[SSP]) -> list[SSP]:
 
 
 def texts(offsets: Mapping[SSP, int]) -> dict[str, int]:
-    """The same offsets with text keys: each SSP is replaced by its text form, as in messages. The result is sorted by
-    SSP.
-    """
+    """The offsets, with each SSP replaced by its text form, as in messages. The result is sorted by SSP."""
     return {str(ssp): offsets[ssp] for ssp in sorted(offsets, key=lambda ssp: ssp.order)}
 
 
 def parsed(offsets: Mapping[str, int]) -> dict[SSP, int]:
-    """The inverse of :func:`texts`. Raises UsageError for texts that aren't SSPs."""
+    """The inverse of :func:`texts`. Raises UsageError if a key isn't the text form of an SSP."""
     return {SSP.parse(text): offset for text, offset in offsets.items()}

@@ -1,4 +1,5 @@
-"""Determines how each operator affects the columns of the stage key. All state belongs to a value of this key."""
+"""Determines how each operator affects the columns of the stage key. Each piece of state belongs to a value of the key.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def not_replaced(node: Node, key: KeyColumns) -> KeyColumns:
 
 
 def resulting(node: Node, key: KeyColumns) -> KeyColumns:
-    """The key columns after a function. The key is lost if the function's declared result lacks a key column."""
+    """The key columns after an operator that calls a function. The key is lost if the function's declared result lacks
+    a key column.
+    """
     if "schema" not in node.args:
         return key
     result = field_names(node.args["schema"])

@@ -14,7 +14,7 @@ _KEPT = 5
 
 @dataclass(frozen=True)
 class BatchCost:
-    """The time of a lane's batch, in seconds: ``fixed`` for the batch itself, and ``per_record`` for the work of the
+    """The time that a batch takes, in seconds: ``fixed`` for the batch itself, and ``per_record`` for the work of the
     job's functions on each record."""
 
     fixed: float

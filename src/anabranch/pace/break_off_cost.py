@@ -50,7 +50,7 @@ def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> f
 
 
 def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
-    """The seconds that are lost on average if a change is made at a random moment of a batch.
+    """The seconds that are lost on average if a change is made at a random moment during a batch.
 
     In the first part of a batch, while breaking off is worthwhile, the batch is broken off. This loses the seconds
     since the batch began, and ``BROKEN_OFF`` seconds. Later, the batch is finished, and nothing is lost.
@@ -65,7 +65,7 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
 
 def _least(gradual: bool) -> float:
-    """How many seconds longer the rest of a batch must be than the time already spent on the batch, so that breaking
-    off is worthwhile.
+    """How many seconds longer the rest of a batch must be than the time already spent on the batch for breaking off to
+    be worthwhile.
     """
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

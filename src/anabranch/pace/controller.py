@@ -2,7 +2,7 @@
 
 A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
 about the time for a record. So after such a batch, the next batch can have up to ten times as many records. Any other
-batch shows how many records would take exactly the target.
+batch shows how many records a batch must have to take exactly the target.
 
 The limit is the median of the numbers that the most recent batches show. But if the last batch was far slower than
 usual, the limit is the number that this batch shows. So an event that slows down a single batch, such as a short outage
@@ -20,8 +20,8 @@ __all__ = ["BatchRun", "BatchTarget", "Pace"]
 _MEMORY = 6
 """The number of recent batches from which the limit is computed."""
 _FIXED = 3
-"""How many estimates of the fixed time are kept, and how many durations of batches. The most recent ones are kept. The
-fixed time can't exceed any of these durations.
+"""How many of the most recent estimates of the fixed time are kept, and how many of the most recent durations of
+batches. The fixed time can't exceed any of these durations.
 """
 _UNKNOWN, _OLD, _VERY_OLD = 2, 8, 50
 """After this many batches of about the same size, a batch of another size is tried, to estimate the fixed time again.
@@ -41,12 +41,11 @@ _OUTLASTS = 3.0
 records. Test batches are an exception; see :meth:`Pace._tried`.
 """
 _NEAR = 0.5
-"""A batch counts as a measurement of the time for its records if the records took at least this share of the time that
-they may take. The records took the batch's duration minus the fixed time. They may take the target minus the fixed
-time."""
+"""A batch counts as a measurement of the time for its records if its duration minus the fixed time is at least this
+share of the target minus the fixed time."""
 _FAR_SLOWER = 0.75
 """The last batch alone determines the limit if it shows that the next batch should have less than this share of the
-usual rows.
+usual number of rows.
 """
 _OF_TRANSACTION = 0.25
 """The maximum share of the allowed time that a batch should take."""
@@ -110,7 +109,7 @@ class Pace:
 
     @property
     def fixed(self) -> float:
-        """The fixed time per batch, in seconds, whatever the batch's records; 0.0 as long as it is unknown."""
+        """The seconds that a batch takes regardless of its records; 0.0 as long as this time is unknown."""
         if not self.estimates:
             return 0.0
         fixed = min(statistics.median_low(self.estimates), *self.shortest)
