@@ -1,4 +1,4 @@
-"""Estimates how long a lane's batches take, from the lane's last report: the running batch, and the next one."""
+"""Estimates, from a lane's last report, how long the lane's running batch and its next batch take."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ REPORTED_EVERY = 1.0
 _AFTER_OUTPUT = 0.2
 """The number of seconds assumed between the output of a batch and the start of the next one, if records are waiting."""
 _TOLD_BY_ITSELF = 1.0
-"""How many seconds a batch must have run before its own metrics are used to compute which part of its time is spent in
+"""How many seconds a batch must have run before its own metrics are used to compute how much of its time is spent in
 functions. Until then, the metrics from the last half minute are used instead.
 """
 
@@ -49,8 +49,8 @@ def unreported(report: LaneReport, now: float) -> float:
     """How many seconds a lane's batch has been running since the lane's report. ``now`` is in seconds since 1970.
 
     If the lane reported no running batch, a batch is assumed to have begun soon after the lane's last output. If there
-    was no output yet, the result is 0.0. The result is limited to the range from 0 to ``REPORTED_EVERY``, because the
-    machines' clocks can differ.
+    has been no output yet, the result is 0.0. The result is limited to the range from 0 to ``REPORTED_EVERY``, because
+    the machines' clocks can differ.
     """
     at, last = report.progress.batch_progress, report.progress.last_output
     if not last:
@@ -60,7 +60,7 @@ def unreported(report: LaneReport, now: float) -> float:
 
 def functions_part(report: LaneReport) -> float:
     """The share of a lane's batch time that the job's functions take, from 0.0 to 1.0. The share is computed from the
-    running batch or, if no batch is running, from the last batch. If this batch has spent too little time for a
+    running batch or, if no batch is running, from the last batch. If this batch hasn't run long enough for a
     reliable share, the share of the last half minute is used.
     """
     spent = report.load.spent if report.progress.batch_progress is None else report.progress.batch_progress.spent

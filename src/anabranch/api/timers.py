@@ -1,4 +1,4 @@
-"""The timers of a key. A timer is a time at which ``on_timer`` is called once."""
+"""The timers of a key. A timer is a time at which ``on_timer`` is called once for the key."""
 
 from __future__ import annotations
 
@@ -142,8 +142,9 @@ class Timers:
 
 
 class _End(datetime):
-    """The value of ``now`` in a drain's last batch. If a datetime can't represent a sum, a difference or a conversion
-    to another time zone, the result is this value itself. So processors that compute times from ``now`` don't fail.
+    """The value of ``now`` in a drain's last batch. If a datetime can't represent the result of adding to it, of
+    subtracting from it or of converting it to another time zone, the result is this value itself. So processors that
+    compute times from ``now`` don't fail.
     """
 
     def __add__(self, other: timedelta) -> _End:

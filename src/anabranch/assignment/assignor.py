@@ -87,9 +87,9 @@ class Seating:
             ``non_overlap_cost`` for each task that moves. If several tasks in a container read a partition, the
             partition counts once per task. However, if ``Rules.first`` is ``containers``, tasks of a stage that read
             exactly the same partitions count as one task. If racks don't count, the cost is 0.
-        lower_bound: a lower bound on the cost of any placement that is as well balanced. If ``Rules.first`` is
-            ``containers``, the bound holds only for placements that also read partitions in as few containers. If racks
-            don't count, the bound is 0.
+        lower_bound: a lower bound on the cost of any placement that is as well balanced as this one. If ``Rules.first``
+            is ``containers``, the bound holds only for placements that also read partitions in as few containers as
+            this one. If racks don't count, the bound is 0.
     """
 
     seats: Mapping[str, Mapping[str, str]]
@@ -123,10 +123,9 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
-    With the strategy ``min_traffic``, a weaker balance can be enough. The weaker balance concerns only two numbers,
-    each counted over all stages: the number of stateful tasks, and the number of all tasks. The weaker balance requires
-    that racks count. It also requires that ``rules.first`` is ``traffic``, or that no two tasks of a stage read the
-    same partition.
+    With the strategy ``min_traffic``, the balance is weaker if racks count, and if ``rules.first`` is ``traffic`` or no
+    two tasks of a stage read the same partition. Only two numbers are then balanced, each counted over all stages: the
+    number of stateful tasks, and the number of all tasks.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.
@@ -214,7 +213,7 @@ def _by_stage(stages: Sequence[StageModel], active: Mapping[str, str]) -> dict[s
 
 
 def _shares(stage: StageModel) -> bool:
-    """Whether any two tasks of a stage read the same partition."""
+    """Whether at least one partition is read by several tasks of the stage."""
     read = Counter(whole for task in stage.tasks for whole in set(wholes(task.ssps)))
     return any(count > 1 for count in read.values())
 

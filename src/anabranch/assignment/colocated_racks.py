@@ -109,8 +109,8 @@ def _matched(
     """Give each group one piece, at the least total cost. Returns each group with its piece and the cost of the pair.
 
     The pieces are found as a flow in a network. In the network, a group has an arc to each piece that contains a former
-    seat of the group's tasks. All other pieces in the same racks have the same cost for the group, so one arc for each
-    combination of racks represents these pieces.
+    seat of the group's tasks. The other pieces are represented by one arc for each combination of racks, because the
+    group's cost is the same in all of these pieces that are in the same racks.
 
     Args:
         groups: groups that read equally many partitions and have equally many tasks.

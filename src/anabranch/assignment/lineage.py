@@ -14,7 +14,7 @@ __all__ = ["Lineage"]
 
 class Lineage:
     """Looks up the former seats of a stage's tasks, even if the factor has changed. Buckets of different factors are
-    nested, so the bucket numbers in tasks' names say which former tasks had the keys of a task.
+    nested, so the bucket numbers in the tasks' names show which former tasks had the keys of a present task.
 
     Args:
         previous: the former seat of each task, by the name that the task had then.

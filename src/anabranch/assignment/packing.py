@@ -96,9 +96,9 @@ class Line:
         return room - len(taken)
 
     def _next_seat(self) -> str:
-        """The seat to fill next. Only seats whose size leads to the most clean cuts are considered. Each of these seats
-        would first take the rest of the partly placed group. The result is the seat that would lose the fewest of its
-        former tasks.
+        """The seat to fill next. Only seats whose size leads to the most clean cuts are considered. Of these seats, the
+        result is the one that would lose the fewest of its former tasks if it first got the rest of the partly placed
+        group.
         """
         counts = Counter(self.room.values())
         small, large = counts[self.floor], counts[self.floor + 1]

@@ -31,8 +31,8 @@ def place(
 
     1. Every seat gets the floor or the ceiling of the average number of tasks. The ceiling goes to the seats with
        the lowest ``load`` and, of seats with equal loads, to those that had the most tasks.
-    2. Partitions are read in few containers: the fewest possible if all groups of tasks that read the same partitions
-       are alike (see :func:`_is_uniform`).
+    2. Partitions are read in few containers: the fewest possible if the groups of tasks (see :func:`_groups`) are
+       uniform (see :func:`_is_uniform`).
     3. Few tasks move: the fewest possible if no two tasks read the same partition.
 
     The order of the arguments' elements doesn't matter.
@@ -73,8 +73,8 @@ def place(
 
 def place_exactly(tasks: Iterable[Task], sizes: Mapping[str, int], homes: Mapping[str, str]) -> dict[str, str]:
     """The seat of each task of one stage, by name, with few moves from the former seats ``homes``. Of the tasks that
-    can't stay, those that read the same partitions share a seat if there is room. ``sizes`` says how many tasks each
-    seat gets.
+    can't stay, those that read the same partitions share a seat if there is room. ``sizes`` maps each seat to the
+    number of tasks that it gets.
     """
     groups = list(_groups(sorted(tasks, key=attrgetter("index", "name"))).values())
     ordered = dict(sorted(sizes.items(), key=lambda item: (len(item[0]), item[0])))
@@ -112,8 +112,8 @@ def _is_uniform(groups: _Groups) -> bool:
 
 def _sizes(count: int, seats: Sequence[str], homes: Mapping[str, str], load: Mapping[str, int]) -> dict[str, int]:
     """The number of tasks for each seat, in the order of the seats' loads; the sum is ``count``. Each number is the
-    average, rounded up for the seats with the lowest load and down for the others. Among seats with equal loads, those
-    that had the most tasks are rounded up first.
+    average, rounded up for the seats with the lowest load and down for the others. Among seats with equal loads, the
+    average is rounded up first for those that had the most tasks.
     """
     floor, ceilings = divmod(count, len(seats))
     held = Counter(homes.values())

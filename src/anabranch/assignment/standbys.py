@@ -17,7 +17,7 @@ def place(
     lanes: Mapping[str, str], processes: Mapping[str, str | None], copies: int, former: Mapping[str, Collection[str]]
 ) -> dict[str, tuple[str, ...]]:
     """For each lane, the processes that maintain the lane's standbys. The process that runs the lane isn't one of them,
-    so with few processes, there may be fewer standbys than requested.
+    so a lane can have fewer standbys than requested if there are few processes.
 
     There are three criteria. The most important one is that each lane and its standbys are in as many racks as
     possible. The second is that each process has its share of standbys, and the third is that as few standbys as

@@ -78,9 +78,9 @@ class LaneCopy:
 def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
-    """Determine what becomes part of the backup, and where each lane continues. Returns two dicts. The first says for
-    each partition how many of its ``later`` publications, counted from the first one, become part of the backup. The
-    second maps each lane's id to the batch from which the lane continues.
+    """Determine what becomes part of the backup, and where each lane continues. Returns two dicts. The first maps
+    each partition to the number of its ``later`` publications, counted from the first one, that become part of the
+    backup. The second maps each lane's id to the batch from which the lane continues.
 
     Raises:
         MovedOnError: the copies can't be made to fit together.

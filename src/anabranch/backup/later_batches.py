@@ -22,7 +22,7 @@ _CURE = (
 
 def check(systems: Systems, backup: Manifest, moment: Moment, restored: Collection[str]) -> None:
     """Check the outputs that won't be restored. These outputs must contain only batches that the backup knows. Later
-    batches of the backup's lanes are unknown to the backup, and so are batches of lanes that didn't exist yet.
+    batches of the backup's lanes are unknown to the backup, and so are batches of lanes created afterwards.
 
     Args:
         moment: the job at the moment of the backup.

@@ -198,8 +198,8 @@ def finish(tree: Tree, manifest: Manifest) -> None:
 
 
 def check_lanes(tree: Tree, lanes: Sequence[LaneFolder], files: Mapping[str, FileSum]) -> None:
-    """Check that ``files`` contain the folders of ``lanes``, each with its last planned batch. If such a file is
-    missing, another process must have removed the file, and ConflictError is raised."""
+    """Check that ``files`` contain the last planned batch of each lane's folder. If that batch's file is missing,
+    another process must have removed it, and ConflictError is raised."""
     for lane in lanes:
         if lane.planned >= 0 and f"{LANES}/{lane.lane}/{lane.epoch}/offsets/{lane.planned}" not in files:
             raise _disturbed(tree)

@@ -69,8 +69,8 @@ class Moment:
 
     def is_followed_by(self, later: Moment) -> bool:
         """Whether a backup that was begun at this moment can be completed at the moment ``later``. This requires that
-        the epoch, the generations and the lanes are the same, and that the job was draining or drained at both moments
-        or at neither. The lanes' progress can differ."""
+        the epoch, the generations and the lanes are the same at both moments, and that the job was draining or drained
+        at both or at neither. The lanes' progress can differ."""
         return _identity(self) == _identity(later)
 
     @property

@@ -1,5 +1,5 @@
 """Reads and copies the files of the streams that become part of a backup. If a file is damaged or missing, the backup
-fails. If a file's records were deleted since the stream was cut, another attempt can succeed.
+fails. If a file's records were deleted after the stream was cut, another attempt can succeed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def partitions(job: str, streams: Streams, cuts: Mapping[str, StreamCut]) -> dic
     """The partitions of the streams, as of the cuts.
 
     Raises:
-        MovedOnError: records were deleted since the streams were cut.
+        MovedOnError: records were deleted after the streams were cut.
         DamagedError: a file of a stream is damaged or missing.
     """
     found: dict[Place, PartitionCopy] = {}
@@ -37,10 +37,10 @@ def partitions(job: str, streams: Streams, cuts: Mapping[str, StreamCut]) -> dic
 
 
 def copy(job: str, tree: Tree, streams: Streams, cuts: Mapping[str, StreamCut]) -> None:
-    """Copy the streams, up to the cuts, to the backup in ``tree``. The streams can be written meanwhile.
+    """Copy the streams, up to the cuts, to the backup in ``tree``. Meanwhile, rows can be written to the streams.
 
     Raises:
-        MovedOnError: records were deleted since the streams were cut.
+        MovedOnError: records were deleted after the streams were cut.
         DamagedError: a file of a stream is damaged or missing, or doesn't have the size with which it was written.
     """
     for stream, (system, archive) in streams.items():

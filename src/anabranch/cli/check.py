@@ -56,8 +56,8 @@ def check(
 class _Check:
     """Checks a job's streams and outputs, and the folders of lanes that neither run nor are closed. Repairs folders.
 
-    ``running`` are the lanes that run. If a coordinator serves the job, the coordinator says which lanes run. Without a
-    coordinator, containers may still run lanes. Therefore, a lane whose folder is in use counts as running.
+    ``running`` are the lanes that run. If a coordinator serves the job, the coordinator knows which lanes run. Without
+    a coordinator, containers can still be running lanes. Therefore, a lane whose folder is in use counts as running.
     """
 
     def __init__(self, settings: Settings, status: JobStatus, stack: ExitStack) -> None:

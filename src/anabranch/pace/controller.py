@@ -208,9 +208,9 @@ class Pace:
         return max(1.0, ran.rows * min(more, _OUTLASTS * target / ran.seconds))
 
     def _grown(self) -> float:
-        """The maximum number of rows in the next batch. The maximum is a multiple of the last batch's rows. The shorter
-        the last batch was, the larger is this multiple. But the next batch can always have as many rows as the largest
-        recent batch that took at most ``_CAREFUL * _OUTLASTS`` times the target.
+        """The maximum number of rows in the next batch. The maximum is a multiple of the last batch's rows: the less
+        time the last batch took, the larger the multiple. But the next batch can always have as many rows as the
+        largest recent batch that took at most ``_CAREFUL * _OUTLASTS`` times the target.
         """
         target, last = self.target, self.ran[-1]
         if math.isinf(target):

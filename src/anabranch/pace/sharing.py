@@ -31,12 +31,12 @@ class SourceShare:
 
 
 def is_bound(taken: Mapping[str, SourceShare]) -> bool:
-    """Whether the limit prevented a batch from having more records."""
+    """Whether the limit may have prevented a batch from having more records."""
     return any(each.is_hungry for each in taken.values())
 
 
 def shares(limit: int, most: int, taken: Mapping[str, SourceShare]) -> dict[str, int]:
-    """For the name of each source, how many records the source can contribute to the next batch.
+    """For each source, by name, the maximum number of records that it can contribute to the next batch.
 
     The limit is divided evenly at first. If a source is expected to need less than its share, the rest of its share
     goes to sources that need more. What remains after that is divided evenly among all sources. If a source contributed

@@ -31,14 +31,14 @@ class StoredSize:
 def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quick: bool) -> int:
     """The number of records in a lane's first batch, at least 1; 0 if no size is stored.
 
-    The number is computed from the size that is stored for the lane's factor. If no size is stored for this factor, the
-    size for the nearest factor is used:
+    The number is computed from the size that is stored for the lane's factor or, if there is none, from the size for
+    the nearest factor:
 
     - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
       proportion.
     - If the size was stored for a lower factor than the lane's, it is multiplied by the quotient of the factors, but at
-      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick`` is True, the size is neither
-      multiplied nor divided here.
+      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick`` is True, this second step is
+      left out.
 
     Args:
         known: the stored sizes, by factor.

@@ -43,7 +43,7 @@ def found(
         new: whether inputs that already have streams also get new streams.
 
     Raises:
-        NotFoundError: no stream's name matches a pattern. Or a stream that the job has read through a pattern is gone,
+        NotFoundError: a pattern matches no stream's name. Or a stream that the job has read through a pattern is gone,
             or no longer matches.
     """
     named = _named(graph, patterns.keys())
@@ -75,8 +75,8 @@ def found(
 
 
 def of_model(model: JobModel) -> dict[str, Matched]:
-    """For each input of any stage that is bound to a pattern, the input's streams. The keys are the job's names for the
-    inputs.
+    """The streams of each input that is bound to a pattern, for the inputs of all stages. The keys are the job's names
+    for the inputs.
     """
     return {name: matched for stage in model.stages for name, matched in stage.patterns.items()}
 
@@ -129,8 +129,8 @@ def widened(stage: StageModel, new: Collection[str]) -> StageModel:
 
 
 def as_known(stage: StageModel, known: Mapping[str, Matched], left_out: Collection[str]) -> StageModel:
-    """The stage, in which each input that is bound to a pattern has the streams that ``known`` contains for the input,
-    in the same order. An input that isn't in ``known`` keeps its streams. New streams come after the stage's other
+    """A copy of the stage. Each input that is bound to a pattern gets the streams that ``known`` contains for it, in
+    the same order. An input that isn't in ``known`` keeps its streams. New streams come after the stage's other
     inputs. The tasks stay as they are.
 
     Args:

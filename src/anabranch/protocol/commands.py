@@ -37,7 +37,7 @@ class ChangeRequest(Document, frozen=True, kw_only=True):
     """The fields of every request to change a running job."""
 
     request: str = ""
-    """The request's id. If the same id is sent twice, the request is carried out once."""
+    """The request's id. If the same id is sent twice, the request is carried out only once."""
     dry: bool = False
     """Only determine what would change."""
     now: bool = False

@@ -149,4 +149,4 @@ class HeartbeatResponse(Document, frozen=True, kw_only=True):
     reason: str | None = None
     """Why the container isn't ``alive``."""
     watched: bool = False
-    """Whether somebody is looking at partitions, so that reports should contain the watermark of each SSP."""
+    """Whether somebody is looking at partitions. If so, reports should contain the watermark of each SSP."""

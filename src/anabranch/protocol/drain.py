@@ -57,7 +57,7 @@ class DrainAccepted(Document, frozen=True, kw_only=True):
     """
     mode: DrainMode = DrainMode.PLANNED
     ignored: str = ""
-    """Why the request was ignored; empty if a drain runs."""
+    """Why the request was ignored; empty if it wasn't."""
     stages: dict[str, tuple[str, ...]] = {}
     """The open lanes of each stage, in the order in which the stages drain."""
     seconds: float = 0.0

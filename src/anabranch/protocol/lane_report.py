@@ -76,7 +76,7 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     planned: int
     """How many records the batch reads."""
     done: int = 0
-    """How many of these records have passed the operator that is furthest behind."""
+    """How many of the batch's records have passed the operator that is furthest behind."""
     phase: BatchPhase = BatchPhase.READING
     """What the batch is waiting for at the moment."""
     seconds: float = 0.0
@@ -85,9 +85,9 @@ class BatchProgress(Document, frozen=True, kw_only=True):
     left: float | None = None
     """The seconds until the batch ends, estimated from its speed so far; None if not known yet."""
     spent: dict[str, float] = {}
-    """The seconds since the batch was planned, by phase."""
+    """The seconds that the batch has spent in each phase since it was planned."""
     buckets: dict[str, int] = {}
-    """The rows that the slowest function has finished in each of the buckets that are furthest behind. The keys are
+    """How many rows the slowest function has finished in each of the buckets that are furthest behind. The keys are
     SSPs in text form, including the bucket.
     """
 
@@ -154,8 +154,8 @@ class ProgressReport(Document, frozen=True, kw_only=True):
     """When the current attempt published its last batch with records, in seconds since 1970; 0.0 if there was none yet.
     """
     dead_letters: int = 0
-    """How many dead letters the lane has written in total. Before the first batch of an attempt, this number may not
-    include dead letters from processes that were killed.
+    """How many dead letters the lane has written in total. Before the first batch of an attempt, this number may lack
+    dead letters from processes that were killed.
     """
     state_bytes: int = 0
     """The size of the files with the lane's state."""

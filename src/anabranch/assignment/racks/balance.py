@@ -110,7 +110,7 @@ class Slopes:
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
     """The bounds of the containers' loads. Loads with ``count`` standbys in total are closest to the containers' shares
-    if and only if they are within these bounds. The only limit to the load of a container is ``slopes.most``.
+    if and only if they are within these bounds. Apart from this, only ``slopes.most`` limits a container's load.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))
@@ -129,7 +129,7 @@ def groups_nearest(
         copies: the number of standbys of each task.
 
     Returns:
-        The bounds of the containers' loads, and the lower and the upper bounds of the number of standbys that a group
+        The bounds on the containers' loads, and the lower and the upper bounds on the number of standbys that a group
             (row) has in a place (column). Loads are closest to the shares if and only if they satisfy all of these
             bounds.
     """

@@ -1,9 +1,9 @@
 """Assigns standbys of tasks to places by a flow in a network, and then fits the standbys into the places' containers.
 
 A place consists of all containers with the same rack (if racks are known) and tags. In the network, tasks have arcs to
-places, and places have arcs to containers. The flow says which tasks have standbys in a place, but not in which of the
-place's containers. So the standbys are fitted into containers afterwards. If the standbys don't fit, the problem can be
-solved again in a network with an arc for each task and container.
+places, and places have arcs to containers. The flow determines which tasks have standbys in a place, but not which of
+the place's containers these standbys are in. So the standbys are fitted into containers afterwards. If they don't fit,
+the problem can be solved again in a network with an arc for each task and container.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Question:
     """The standbys that must be placed.
 
     Attributes:
-        tasks: the tasks. ``taken``, ``lower``, ``upper`` and ``new`` have a row for each of them.
+        tasks: the numbers of the tasks. ``taken``, ``lower``, ``upper`` and ``new`` have a row for each of these tasks.
         copies: how many standbys of each task must be placed.
         taken: the containers of the active task and of the standbys that have been placed already.
         lower: the least number of standbys of a task in each place.
         upper: the maximum number of standbys of a task in each place.
         new: the number of racks and tag values that the first standby in a place adds to the spread of its task; 0 if
             ``lower`` and ``upper`` already ensure the spread.
-        warm: the existing standbys, as three parallel arrays: the task's row, the container, and a value that says how
-            much keeping the standby is worth. Keeping more standbys is always worth more than keeping fewer standbys
+        warm: the existing standbys, as three parallel arrays: the task's row, the container, and how much keeping the
+            standby is worth. Keeping more standbys is always worth more than keeping fewer standbys
             with higher values.
     """
 

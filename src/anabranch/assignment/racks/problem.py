@@ -79,9 +79,9 @@ class Problem(_Record, frozen=True, kw_only=True):
             first. If this is given, ``standby_order`` is ignored.
 
     Raises:
-        ConfigError: there is no container, two containers or two tasks have the same name, or a task names a partition
-            twice or with an invalid weight. With ``balance_subtopology``, this error is also raised if a stage can't be
-            balanced because it has both stateful and stateless tasks.
+        ConfigError: there is no container, a name is used for two containers or for two tasks, or a task names a
+            partition twice or with an invalid weight. With ``balance_subtopology``, this error is also raised if a
+            stage can't be balanced because it has both stateful and stateless tasks.
     """
 
     containers: tuple[Container, ...]

@@ -17,9 +17,9 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """An explanation for each task, in words. It names the task's container and former container, says how much the
-    task reads from other racks, and says why the task isn't in a cheaper rack or in its former container. It also names
-    the containers of the task's standbys and, if racks are known, says over how many racks the task and its standbys
+    """An explanation for each task, in words. It names the task's container and former container, how much the task
+    reads from other racks, and why the task isn't in a cheaper rack or in its former container. It also names the
+    containers of the task's standbys and, if racks are known, the number of racks over which the task and its standbys
     are spread.
     """
     it = Instance(problem)

@@ -21,8 +21,8 @@ _STANDBY = ("standby", 0)
 
 def is_collapsed(it: Instance) -> bool:
     """Whether the containers of a place (see :class:`Instance`) are equivalent. They are equivalent if a task and all
-    its standbys must be in different places, and that is so under three conditions: spread comes first for all
-    standbys, there are enough places, and racks and tags divide the containers in only one way.
+    its standbys must be in different places. This is the case if spread comes first for all standbys, there are enough
+    places, and racks and tags divide the containers in only one way.
     """
     first, rest = standby.copies_of(it)
     return not rest and not standby.crosses(it) and first < len(it.rack_of_place)
@@ -130,7 +130,7 @@ class Search:
         return (traffic * self.it.traffic_cost + moves * self.it.move_cost) * self.weight + moves
 
     def _places(self) -> None:
-        """Add the part of the program from places to containers."""
+        """Add the part of the program that divides the tasks in each place among the place's containers."""
         for (role, place), tasks in self.in_place.items():
             inside = np.flatnonzero(self.it.place_of == place).tolist()
             variables = self.program.variables(len(inside), len(self.tasks))

@@ -24,7 +24,7 @@ class Bounds:
         return cls(counts, counts)
 
     def less(self, loads: Whole) -> Bounds:
-        """The bounds of what can be added if the containers already have these ``loads``."""
+        """The bounds on what can be added to each container if the containers already have these ``loads``."""
         return Bounds(np.maximum(self.lower - loads, 0), self.upper - loads)
 
 

@@ -15,7 +15,7 @@ __all__ = ["solve"]
 
 
 def solve(problem: Problem) -> Answer:
-    """The cheapest assignment that was found; its ``gap`` says how far it can be from the optimum. The order of
+    """The cheapest assignment that was found; its ``gap`` shows how far it can be from the optimum. The order of
     containers, tasks and partitions doesn't matter.
 
     Raises:

@@ -1,7 +1,7 @@
 """Assigns standbys to containers. A task and its standbys are all in different containers. Standbys are balanced, and
 spread over racks and the values of tags. There is little traffic across racks, and few standbys move.
 
-The problem's ``standby_order`` says whether spread (``reliability``) or ``cost`` comes first. With
+The problem's ``standby_order`` determines whether spread (``reliability``) or ``cost`` comes first. With
 ``reliable_standbys``, spread comes first for this number of each task's standbys, and cost for the others.
 """
 

@@ -32,9 +32,9 @@ def begins(lane: Lane, whole: SSP) -> dict[Virtual, int]:
 
 
 def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
-    """For each bucket of a task, an offset in the broadcast partition ``whole``. From this offset on, this part of the
-    task must still process records. If the lane doesn't have the part, the offset is NEVER. The length of the result is
-    the factor to which the buckets belong. This factor can be above the lane's factor.
+    """For each bucket of a task, the offset in the broadcast partition ``whole`` from which the lane must still process
+    records for this bucket. If the lane doesn't have the bucket, the offset is NEVER. The length of the result is the
+    factor to which the buckets belong. This factor can be above the lane's factor.
 
     Args:
         number: the task's number at factor 1.
@@ -50,10 +50,10 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 
 
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
-    """The offset at which a lane begins to read a broadcast partition. Some parts of the lane's tasks may have
-    processed records beyond this offset. The result also contains the positions of these parts. ``former`` contains the
-    closed lanes that had the tasks. For each task, only the lanes of the latest deployment count. If a lane never
-    began, and the partition was new for this lane, the lane never read the partition, and doesn't count.
+    """The position at which a lane begins to read a broadcast partition. If parts of the lane's tasks have already
+    processed records beyond the position's offset, the position contains the offsets of these parts, too. ``former``
+    contains the closed lanes that had the tasks. For each task, only the lanes of the latest deployment count. A lane
+    that never began, and for which the partition was new, has never read the partition, and doesn't count.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.

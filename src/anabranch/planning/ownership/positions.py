@@ -1,5 +1,5 @@
-"""Determines where a lane begins to read an SSP after a change. The change may be a change of the factor. Each part of
-the SSP's keys begins at the position that the part's former owner had reached.
+"""Determines where a lane begins to read an SSP after a change, even if the change is to another factor. For each part
+of the SSP's keys, the lane begins at the position that the part's former owner had reached.
 
 Each bucket of a factor lies within one bucket of every smaller factor. So if two buckets have keys in common, one of
 them has all keys of the other.
@@ -51,8 +51,8 @@ class KeyPart(NamedTuple):
 
 
 class Former:
-    """The final positions of the SSPs of one partition. Lanes continue from these positions. One object serves all SSPs
-    of the partition, because a partition can have a thousand SSPs, both before and after a change.
+    """The final positions of the SSPs of one partition, from which lanes continue. A partition can have a thousand SSPs
+    before a change, and as many after it. So the positions are indexed only once for all SSPs of the partition.
     """
 
     def __init__(self, former: Iterable[FormerPosition]) -> None:
@@ -66,8 +66,8 @@ class Former:
                         self._within[wider].append(part)
 
     def begin(self, ssp: SSP, factor: int, start: int) -> Position:
-        """The position at which a lane begins to read an SSP, in a job model with the factor ``factor``. If different
-        parts of the SSP's keys begin at different offsets, the position has an offset for each part.
+        """The position at which a lane begins to read an SSP, in a job model with the factor ``factor``. If the
+        lane begins at different offsets for different parts of the SSP's keys, the position has an offset for each.
 
         Args:
             start: the offset at which to begin for keys without a former owner.
@@ -99,15 +99,15 @@ def overlap(some: Collection[KeyPart], others: Collection[KeyPart]) -> bool:
 
 
 def after(position: Position, factor: int, read: int) -> Position:
-    """The position of an SSP after its partition was read up to the offset ``read``. ``position`` is where the SSP was
-    before, and ``factor`` is the factor to which the SSP's bucket belongs.
+    """The position of an SSP after its partition was read up to the offset ``read``. ``position`` is the position
+    before that, and ``factor`` is the factor to which the SSP's bucket belongs.
     """
     parts = {part: max(offset, read) for part, offset in parts_of(position, factor)}
     return _position(position.ssp, _part_of(position.ssp, factor), parts)
 
 
 def lowered(position: Position, factor: int, to: int) -> Position:
-    """The position of an SSP that is moved back to the offset ``to``. Parts whose offset is smaller stay where they
+    """An SSP's position after it is moved back to the offset ``to``. Parts of the SSP at lower offsets stay where they
     are.
     """
     parts = {part: min(offset, to) for part, offset in parts_of(position, factor)}

@@ -71,7 +71,7 @@ def lane(
     written: Mapping[str, Output],
     around: Surroundings,
 ) -> PlannedLane:
-    """The lane of a group for some tasks of a seat.
+    """A group's lane for some of a seat's tasks.
 
     Args:
         before: the lanes that have been planned already, some of which may write this lane's inputs.
@@ -122,7 +122,7 @@ def with_dead_letters(
     """The lane with the dead-letter streams that it writes.
 
     Args:
-        aside: maps the name of each source that has a dead-letter stream to this stream.
+        aside: the dead-letter stream of each source that has one, by the source's name.
         reports: the sources whose unreadable records this lane writes to their dead-letter streams. If several groups
             read a source, only the lanes of one group write the source's unreadable records.
     """

@@ -13,12 +13,12 @@ __all__ = ["incomplete", "numbers_of", "task_numbers", "virtual_of"]
 
 
 def task_numbers(stage: StageModel, factor: int) -> dict[SSP, int]:
-    """For each whole partition, the number of the task (at factor 1) that reads it."""
+    """For each partition, as a whole SSP, the number of the task (at factor 1) that reads it."""
     return {ssp.whole: task.index // factor for task in stage.tasks for ssp in task.ssps}
 
 
 def numbers_of(tasks: Iterable[Task], ssps: Iterable[SSP], factor: int) -> dict[str, int]:
-    """For each whole partition of ``ssps``, in text form, the number of the task (at factor 1) that reads the
+    """For each partition of ``ssps``, as a whole SSP in text form, the number of the task (at factor 1) that reads the
     partition. ``factor`` is the factor of ``tasks``.
     """
     found = {(ssp.system, ssp.stream, ssp.partition): task.index // factor for task in tasks for ssp in task.ssps}
@@ -37,7 +37,7 @@ def virtual_of(tasks: Iterable[Task], factor: int) -> dict[int, tuple[int, ...]]
 
 
 def incomplete(virtual: Mapping[int, Collection[int]], factor: int) -> dict[str, tuple[int, ...]]:
-    """The entries of ``virtual`` for tasks of which it contains only some buckets. The keys are the tasks' numbers as
-    text. ``virtual`` is a result of :func:`virtual_of`.
+    """The entries of ``virtual``, a result of :func:`virtual_of`, that contain only some of a task's buckets. The keys
+    are the tasks' numbers as text.
     """
     return {str(number): tuple(sorted(its)) for number, its in virtual.items() if len(its) < factor}

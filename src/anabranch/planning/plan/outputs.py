@@ -50,8 +50,8 @@ def output(
 def dead_letters(
     graph: Graph, stage: Stage, systems: Mapping[str, str], around: Surroundings, counts: Mapping[str, int]
 ) -> dict[str, Output]:
-    """Maps the name of each source that needs a dead-letter stream to this stream. A ``read`` always needs a
-    dead-letter stream, because its records may be unreadable. The records of an intermediate stream are readable, so an
+    """The dead-letter stream of each source that needs one, by the source's name. A ``read`` always needs a dead-letter
+    stream, because its records may be unreadable. The records of an intermediate stream are readable, so an
     intermediate stream needs a dead-letter stream only if an operator of the stage can reject a readable record.
     """
     found: dict[str, Output] = {}
@@ -72,8 +72,8 @@ def dead_letters(
 
 
 def _may_reject(node: Node) -> bool:
-    """Whether an operator can reject a readable record. The operator's function may raise an error, the key by which
-    the operator repartitions may be null, or late rows may become dead letters."""
+    """Whether an operator can reject a readable record. It can if it has a function, which may raise an error, if it
+    repartitions by a key, which may be null, or if its late rows become dead letters."""
     return rule(node).function or node.kind == "partition_by" or on_late(node) == "dead-letter"
 
 

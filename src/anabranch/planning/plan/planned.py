@@ -17,7 +17,7 @@ class PlannedLane(Document, frozen=True, kw_only=True):
         operators: the lane's operators, without its sources.
         streams: the streams that the lane's group reads.
         upstream: the lanes that write this lane's inputs, as indexes into the plan's ``lanes``.
-        rejecting: the operators that may write dead letters.
+        rejecting: the operators that can write dead letters.
     """
 
     stage: str
@@ -48,8 +48,8 @@ class Output(Document, frozen=True, kw_only=True):
     Attributes:
         stream: the name of the stream. For a table, this is the name of the output. For a ``foreach_batch``, it is
             None.
-        partitions: the partition count of the stream. If the stream doesn't exist, it is created with this count. For
-            other outputs, the number means nothing.
+        partitions: the partition count of the stream. If the stream doesn't exist, it is created with this count. If
+            the output isn't a stream, the number means nothing.
         dead_letters: whether the output is a dead-letter stream. If so, ``operator`` is the source of its records.
     """
 

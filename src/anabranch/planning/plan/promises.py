@@ -9,7 +9,7 @@ AT_LEAST_ONCE = "at least once; can be written twice"
 
 
 def kind(system: str, at_least_once: bool) -> str:
-    """The kind of an output: its promise, combined with ``system``, a system of streams or a kind of table. Stateless
-    outputs of different kinds can't be in one group.
+    """The kind of an output: its promise, combined with ``system``, which is a system of streams or a kind of table.
+    Stateless outputs of different kinds can't be in one group.
     """
     return f"{system}-at-least-once" if at_least_once else system

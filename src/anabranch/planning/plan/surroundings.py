@@ -31,7 +31,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The settings, and the facts about streams from their systems, that a plan needs."""
+    """The settings that a plan needs, and the facts about streams that it needs from their systems."""
 
     factor: int
     containers: int
@@ -60,8 +60,8 @@ class Surroundings:
     """How many lanes a stateless group can have in each container."""
 
     bases: Mapping[str, int] = field(default_factory=dict)
-    """For an existing job: the partition count of each stream when state for it was first written. Keys that had the
-    same task at that count must still have the same task.
+    """For an existing job: the partition count that each stream had when state for its keys was first written. Keys
+    that had the same task at that count must still have the same task.
     """
 
     placement: Placement = field(default_factory=Placement)

@@ -227,7 +227,7 @@ def _last(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
 
 def _ends(lanes: Iterable[Lane]) -> dict[SSP, int]:
-    """For each partition of an intermediate stream, the highest end offset that a lane reported when the lane ended."""
+    """For each partition of an intermediate stream, the highest end offset that any lane reported when it ended."""
     found: dict[SSP, int] = {}
     for lane in lanes:
         for text, end in lane.wrote.items():

@@ -15,7 +15,7 @@ class Change(Document, frozen=True, kw_only=True):
     Attributes:
         closing: the ids of the lanes to close.
         lanes: the new lanes.
-        why_not: if the settings ask that racks are taken into account, but they weren't, the reason; otherwise empty.
+        why_not: why racks weren't taken into account although the settings ask for this; otherwise empty.
     """
 
     model: JobModel

@@ -68,8 +68,8 @@ def deployed(
             keeps state, and none of it is from the current stage). Other stages get all partitions that the job reads.
         former: the lanes from which the new lanes continue. The change closes those that are open.
         new_id: returns 8 random hex digits per call.
-        back: if no lane has begun since a former deployment, and the job returns to that deployment: the deployment's
-            last generation. Otherwise None. The stages of this generation count like current stages.
+        back: the last generation of the deployment to which the job returns, if no lane has begun since that
+            deployment; otherwise None. The stages of this generation count like current stages.
 
     Raises:
         ConflictError: the deployment isn't possible, for one of these reasons:
@@ -123,7 +123,7 @@ def lanes_of_groups(
     """The lanes of all groups of a model, each with its predecessors among the ``former`` lanes; see :func:`deployed`.
 
     Args:
-        templates: for each group, lanes that say what the group's lanes do. It doesn't matter how many templates there
+        templates: for each group, lanes that show what the group's lanes do. It doesn't matter how many templates there
             are, or which tasks the templates have.
         former: the lanes from which the new lanes continue. If empty, the new lanes have no predecessors.
         tasks: the tasks of each seat, by stage.
@@ -156,7 +156,7 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
     @cache
     def continued(name: str) -> frozenset[SSP | tuple[SSP, int]]:
-        """The part of a lane's work that a lane of the last deployment continues."""
+        """The parts of a lane's work that lanes of the last deployment continue."""
         lane = known[name]
         if name in after:
             return _work(lane).intersection(chain.from_iterable(map(continued, after[name])))
@@ -357,8 +357,8 @@ def _made(
 
 
 def _together(lanes: Mapping[_Group, Sequence[Lane]], templates: Iterable[Lane]) -> Iterable[Lane]:
-    """The lanes, with two more fields filled in. ``beside`` has the lane's co-writers, and ``upstream`` has the lanes
-    that write the lane's inputs."""
+    """The lanes, with two more fields filled in: ``beside`` has each lane's co-writers, and ``upstream`` has the lanes
+    that write its inputs."""
     groups = {lane.id: _group(lane) for lane in templates}
     for its in lanes.values():
         beside = {lane.id: lane.speaks_for for lane in its}

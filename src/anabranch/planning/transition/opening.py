@@ -171,7 +171,7 @@ def _unread(lane: Lane, before: Iterable[Lane], new: Callable[[Lane], Iterable[S
 
 
 def _parts(lane: Lane) -> dict[SSP, set[KeyPart]]:
-    """The keys of each partition that a lane reads."""
+    """For each partition that a lane reads, the parts of the keys that it reads there."""
     found: dict[SSP, set[KeyPart]] = {}
     read = (*lane.ssps, *lane.broadcast)
     for ssp, whole in zip(read, wholes(read), strict=True):
@@ -194,7 +194,7 @@ def _begin(lane: Lane, ssp: SSP, former: Former) -> Position:
 
 
 def _left(lane: Lane) -> dict[SSP, list[FormerPosition]]:
-    """The final positions of a closed lane, by whole partition. Broadcast partitions, and partitions that the lane
+    """The final positions of a closed lane, by whole SSP. Broadcast partitions, and partitions that the lane
     never read, are left out.
 
     Each partition has a position for each bucket that the lane had. But if the lane had all buckets, and read all of

@@ -20,7 +20,7 @@ __all__ = ["between_stages", "forgotten", "may_write"]
 
 
 def may_write(lane: Lane) -> bool:
-    """Whether a process may still write for a lane, so that the lane must be fenced before the reset."""
+    """Whether a process might still write for a lane. If so, the lane must be fenced before the reset."""
     return lane.state is not LaneState.CLOSED and (lane.begun or lane.ran or lane.folder_epoch > 0)
 
 

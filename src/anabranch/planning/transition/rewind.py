@@ -163,7 +163,7 @@ def _beyond(position: Position, lane: Lane, read: Mapping[SSP, int]) -> Position
 
     Args:
         position: where the lane from before the rewind ended.
-        read: the offsets at which the rewound lane ended, by whole partition.
+        read: the offsets at which the rewound lane ended, by whole SSP.
     """
     whole = position.ssp.whole
     if lane.stateful or whole not in read:
