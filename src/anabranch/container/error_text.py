@@ -34,7 +34,7 @@ _OF_OPERATOR = re.compile(
     r"^== (?:SQL|DataFrame)\b",
     re.MULTILINE,
 )
-"""Matches the error text of a function or an expression of the job that has failed. Doesn't match the error text of a
+"""Matches the error text of a failed function or expression of the job. Doesn't match the error text of a
 ``join_table`` that couldn't read its table."""
 _NO_ANSWER = re.compile(r"Py4J\w*Error|Connection(?:Refused|Reset)Error|BrokenPipeError|EOFError")
 _LONGEST = 600

@@ -62,7 +62,7 @@ def ready(
     Args:
         cores: how many Spark tasks must be able to run at the same time (0 for any number).
         say: called with a message if the cluster provides no executor for some time.
-        unless: returns whether to stop waiting, and to skip the check.
+        unless: returns whether to stop waiting and skip the check.
 
     Raises:
         ConfigError: Spark still has fewer than ``cores`` task slots ``SLOTS_WITHIN`` seconds after the first executor

@@ -52,7 +52,7 @@ class Coordination(Protocol):
 
 @runtime_checkable
 class Listening(Coordination, Protocol):
-    """A coordinator in the same process that can announce news."""
+    """A coordinator that runs in the same process and can announce news."""
 
     def listening(self, beat: Heartbeat, wake: Callable[[], object]) -> AbstractContextManager[None]: ...
 

@@ -14,9 +14,8 @@ class Idleness:
     """Tracks a lane's positions, and determines which of the lane's SSPs are idle.
 
     Args:
-        patience: the seconds without a new record after which an SSP is idle. The seconds are counted from the moment
-            when the SSP is first seen. :meth:`carry` makes an exception for SSPs that were idle when the lane last
-            ended.
+        patience: the seconds without a new record after which an SSP is idle. The time before the SSP is first seen
+            doesn't count. :meth:`carry` makes an exception for SSPs that were idle when the lane last ended.
     """
 
     def __init__(self, patience: float) -> None:

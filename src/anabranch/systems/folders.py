@@ -15,8 +15,8 @@ __all__ = ["can_be_written", "writable"]
 
 
 def writable(folder: Path, what: str) -> None:
-    """Create the folder if it doesn't exist, and check that it can be written. Raises AnabranchError if it can't be
-    written. ``what`` is the folder's kind, for the message.
+    """Create the folder if it doesn't exist, and check that it can be written to. Raises AnabranchError if it can't.
+    ``what`` is the folder's kind, for the message.
     """
     with _explained(folder, what):
         own_files.make_folder(folder)
@@ -24,8 +24,8 @@ def writable(folder: Path, what: str) -> None:
 
 
 def can_be_written(folder: Path, what: str) -> None:
-    """Check that a folder can be written, as :func:`writable` does, but create no folder. If the folder doesn't exist,
-    check the nearest parent that exists.
+    """Check that a folder can be written to, as :func:`writable` does, but don't create it. If it doesn't exist, check
+    the nearest parent that exists.
     """
     with _explained(folder, what):
         _probe(next(each for each in (folder, *folder.parents) if os.path.lexists(each)))

@@ -65,7 +65,7 @@ class Writer(Protocol):
     :meth:`abort` is called. No method is called after :meth:`abort`, or after a successful :meth:`close`."""
 
     def write(self, target: Target, slot: int, partitions: Numbers, records: pa.RecordBatch) -> None:
-        """Write records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition."""
+        """Write records with the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition."""
         ...
 
     def close(self) -> list[Written]:
@@ -130,7 +130,7 @@ class Publisher(Protocol):
         ...
 
     def publish(self, batch: int, written: Sequence[Written], controls: Mapping[Target, Control]) -> None:
-        """Make the parts of a batch that workers have written visible, unless they are visible already. Also write the
+        """Make visible the parts of a batch that workers have written, unless they are visible already. Also write the
         control records. If the same batch is published again, nothing changes for readers.
 
         ``controls`` maps intermediate streams to the control records that this publisher must write to them.
@@ -138,9 +138,9 @@ class Publisher(Protocol):
         ...
 
     def settle(self) -> None:
-        """Remove temporary data, and wait for a short time until readers can see what was published. (In some systems,
-        readers may not see the published records until some time after :meth:`publish` has returned.) This method is
-        called when a lane won't publish anything more."""
+        """Remove temporary data, and wait for a limited time until readers can see what was published. (In some
+        systems, this happens only some time after :meth:`publish` has returned.) This method is called when a lane
+        won't publish anything more."""
         ...
 
     def put_aside(self, streams: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Which jobs read the streams of a system whose retention anabranch applies, and what each job still has to read."""
+"""For systems in which anabranch applies retentions: which jobs read a stream, and what each job still has to read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[int, int] = {}
 
     def position(self, partition: int) -> int:
-        """The lowest offset of a partition that the job still has to read."""
+        """A partition's lowest offset that the job still has to read."""
         return self.positions.get(partition, 0)
 
 
@@ -74,8 +74,8 @@ class Readers(Protocol):
         If the stored data about the job is damaged, the job's position becomes 0 in all partitions.
 
         Raises:
-            LogError: the reader can't be stored. There is one exception: if the process has no right to write there,
-                and the stream has no retention, a warning may be logged instead.
+            LogError: the reader can't be stored. There is one exception: if the process isn't allowed to store the
+                reader, and the stream has no retention, the system may log a warning instead.
         """
         ...
 

@@ -151,7 +151,7 @@ def rewrite(found: Acceptance, target: str, published: int) -> None:
 def continued(lane: Lane, found: Acceptance) -> Lane:
     """The lane with its start and final offsets adjusted to the stream. ``lane`` is the lane as it is in the store now.
     For some keys, the lane may have started to read at a high offset of the former stream. Without the adjustment, the
-    lane would skip records with these keys below this offset."""
+    lane would skip all records with these keys that have lower offsets."""
 
     def moved(position: Position) -> Position:
         ssp, limit = position.ssp, found.limits.get(position.ssp.partition)
@@ -172,7 +172,8 @@ def _read(lane: Lane, stream: str) -> list[SSP]:
 
 def _known_id(folder: Folder | None, former: Sequence[Folder], stream: str) -> str | None:
     """The id of the stream that a lane has read; None if no folder contains an id. If the lane has planned no batch,
-    ids in its predecessors' folders take precedence, because the lane may have noted the id of another stream.
+    ids in its predecessors' folders take precedence, because the lane's own folder may contain the id of a different
+    stream with the same name.
 
     A lane can have a source for a stream of which it reads no partition. In some systems, the id of such a stream is
     only in the source's offset.

@@ -30,7 +30,7 @@ log = logs.get_logger()
 
 _BOOT, _PIDS = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 _STATE, _STARTED = 0, 19
-"""Indices in ``/proc/PID/stat``, counted after the name of the program."""
+"""Indices of fields in ``/proc/PID/stat``, counted from the field after the program's name."""
 
 _owners: dict[tuple[int, str], Ownership] = {}
 """The folders that each JVM owns, by the JVM's process id and the job's folder."""

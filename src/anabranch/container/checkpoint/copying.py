@@ -36,7 +36,7 @@ def clone(
     new: Iterable[NewStream] = (),
     again: bool = False,
 ) -> Folder:
-    """Copy a folder. The copy has another query id, and is locked for this process.
+    """Copy a folder. The copy gets a new query id, and is locked for this process.
 
     If the folder has a usable standby, the standby becomes the copy, and only files that are missing or outdated there
     are copied.

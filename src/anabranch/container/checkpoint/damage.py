@@ -35,7 +35,7 @@ def check(folder: Folder, lane: Lane) -> None:
 
 def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. After the
-    repair, the lane continues from the last batch that permits this without the loss or repetition of a record (see
+    repair, the lane continues from the last batch from which it can do so without losing or repeating a record (see
     :func:`soundness.resumption`). Unusable snapshots of the state are removed if the state can be built from older
     files. If the query's id is unreadable, the query gets a new id. Call this only if no query is running in the
     folder.

@@ -48,8 +48,8 @@ def reset_time(folder: Folder, now: Progress) -> None:
 
 def mend_time(folder: Folder) -> None:
     """Set the pending batch's processing time to the batch's watermark. This is necessary if the clock was set back
-    before the batch was planned. The folder needn't be a copy: if no query is running in the lane's own folder, this
-    folder can also be edited."""
+    before the batch was planned. The folder needn't be a copy: the lane's own folder can also be edited
+    if no query is running in it."""
     last = folder.planned()
     folder.tree.write(f"offsets/{last}", offset_log.format(folder.entry(last).planned_in_time()))
 
@@ -76,8 +76,8 @@ def rewind(folder: Folder, positions: Mapping[str, Mapping[int, int]]) -> None:
 
 def adopt(folder: Folder, stream: str, id: str, positions: Mapping[int, int], *, anew: bool) -> None:
     """Make the next batch read ``stream`` from ``positions``: offsets by partition. The stream now has the id ``id``.
-    The plans of earlier batches are changed, too. If files are damaged, the lane may have to go back to one of these
-    batches.
+    The plans of earlier batches are changed, too, because the lane may have to go back to one of them if files are
+    damaged.
 
     Args:
         anew: whether ``stream`` is now a different stream with the same name. If it is still the same stream, the

@@ -161,8 +161,8 @@ class Tree:
 
         Raises:
             AnabranchError: the file can't be written on the local disk. (Other storage raises its own errors.) The
-                error is a StateError if the file's path belongs to a folder, or if the path of the file's folder
-                belongs to another file. Only the user can change that.
+                error is a StateError if there is a folder where the file should be, or a file where its folder
+                should be. Only the user can change that.
             ConflictError: with ``new``, the file exists, because another process has written it.
         """
         if self.local is None:
@@ -301,8 +301,8 @@ def update(
     On a local disk, the changes are durable when the function returns.
 
     A file is copied if the target has no current copy of it; see :meth:`File.is_copy_of`. A file that the source
-    doesn't have is removed from the target. It isn't an error if a source file disappears in the meantime: even after a
-    query has ended, Spark may delete files with old versions of its state for some time.
+    doesn't have is removed from the target. It isn't an error if a source file disappears during the call: even after a
+    query has ended, Spark may go on deleting files with old versions of its state for some time.
 
     Args:
         names: the files and folders to update, in this order.

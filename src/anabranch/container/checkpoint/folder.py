@@ -45,8 +45,8 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. Only
-        streams with two different names are in ``streams``.
+        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. A
+        stream whose two names are the same is left out.
         """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
@@ -90,7 +90,7 @@ class Folder:
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def planned_entry(self, batch: int) -> Entry:
-        """The plan of a batch that Spark has just written or read."""
+        """The plan of a batch, just after Spark has written or read this plan."""
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:
@@ -164,13 +164,13 @@ class Folder:
         return self._positions(self.entry(batch))
 
     def stream_ids(self) -> dict[str, str]:
-        """The ids that the streams had when the lane began to read them; {} if no ids are stored. A stream that was
-        deleted and created again has another id.
+        """The ids that the streams had when the lane began to read them; {} if no ids are stored. A stream that is
+        deleted and created again gets a new id.
         """
         return self._document(STREAMS) if self.exists(STREAMS) else {}
 
     def note_streams(self, ids: Mapping[str, str]) -> None:
-        """Store the ids of the streams that the lane reads, unless some are stored already."""
+        """Store the ids of the streams that the lane reads, unless ids are stored already."""
         if not self.exists(STREAMS):
             self.tree.write(STREAMS, json.dumps(dict(sorted(ids.items()))), new=True)
 
@@ -273,7 +273,7 @@ class Folder:
 
     def mend_metadata(self) -> None:
         """If the query's id is unreadable, give the query a new id. Without an id, Spark refuses to start a query that
-        has planned a batch. Nothing requires that the id stays the same.
+        has planned a batch. Nothing requires the id to stay the same.
         """
         if self.planned() < 0:
             return
@@ -361,8 +361,8 @@ class Folder:
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
         """Take the folder for this process. Idempotent.
 
-        A local folder is taken with an OS lock, until this JVM ends. (The JVM of a killed driver may live on for a
-        moment.) Any other folder is taken with a claim, until the claim is released or lost.
+        A local folder is kept with an OS lock until this JVM ends. (The JVM of a killed driver may live on for a
+        moment.) Any other folder is kept with a claim until the claim is released or lost.
 
         Args:
             unless: returns whether to stop waiting for an owner that may or may not be alive.

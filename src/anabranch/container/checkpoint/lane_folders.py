@@ -59,7 +59,7 @@ class LaneFolders:
 
         Raises:
             StateError: the folder or the predecessor's folder is gone, damaged or out of date, or the outputs contain a
-                batch that the folder doesn't know.
+                later batch than the last one that was planned in the folder.
             ConflictError: another process has the folder, or may have it; or there already is a folder where a copy
                 would be made.
         """
@@ -107,9 +107,9 @@ class LaneFolders:
         copying.note_used(folder)
 
     def explained(self, failed: Failure) -> Failure:
-        """The failure to report for ``failed``. Unless ``failed`` waits for disk space, this is ``failed`` itself.
+        """The failure to report for ``failed``. Unless the lane waits for disk space, this is ``failed`` itself.
 
-        If ``failed`` waits for disk space, the disks to which anabranch writes are checked, because most errors about a
+        If the lane waits for disk space, the disks to which anabranch writes are checked, because most errors about a
         full disk don't name a file. If any are full, the result is ``failed`` with one more reason for each full disk.
         If none is full, the result is ``failed.unless_full``, or ``failed`` if that is None.
         """
@@ -200,8 +200,8 @@ class LaneFolders:
     def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
         """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
         again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
-        ``began`` says whether a batch of the lane was committed. Returns the last batch of which, after the call, at
-        least a part is in an exactly-once output or a table; -1 if there is no such batch.
+        ``began`` says whether a batch of the lane was committed. Returns the last batch that, after the call, is at
+        least partly in an exactly-once output or a table; -1 if there is no such batch.
         """
         return self.systems.withdraw(lane, epoch, new=False if began else None)
 

@@ -1,4 +1,4 @@
-"""Determines which files in a lane's folder are leftovers of a killed process that could disturb the next query."""
+"""Determines which files in a lane's folder were left by a killed process and could disturb the next query."""
 
 from __future__ import annotations
 

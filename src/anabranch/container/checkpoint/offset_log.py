@@ -129,7 +129,7 @@ def _is_progress(offset: Mapping[str, Any] | None) -> bool:
 
 def _has_stream(offset: Mapping[str, Any]) -> bool:
     """Whether an offset names its stream in the field ``stream``. (Offsets of Spark's Kafka source use topic names as
-    field names. So if the value of the field ``stream`` isn't a string, the field stands for a topic of this name.)"""
+    field names. So if the value of the field ``stream`` isn't a string, ``stream`` is the name of a topic.)"""
     return isinstance(offset.get("stream"), str)
 
 

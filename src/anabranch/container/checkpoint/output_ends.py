@@ -1,9 +1,9 @@
 """Checks that a lane's output streams exist, and that no output was set back. Stores where the outputs end, for the
 next check.
 
-Without these checks, a query would try for minutes to write to a stream that is gone. And nobody would notice that
-records are missing from an output that was set back: the lane doesn't write committed batches again, so the records
-would stay missing.
+Without these checks, a query would try for minutes to write to a stream that is gone. And if an
+output was set back, records would stay missing from it without anyone noticing, because the lane doesn't write
+committed batches again.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Outputs:
         up only every few seconds; until then, their last known ends are kept. If a stream was set back, and its
         ``on_data_loss`` is "fail", its former ends are kept, too. Tables aren't looked up: this process knows which
         batches it has committed to them, and a table that was set back refuses further batches. If a system doesn't
-        answer, the former ends of the streams stay stored. If the file can't be written, nothing is stored, because the
-        lane doesn't depend on the file.
+        answer, the former ends of the streams stay stored. If the file can't be written (and the disk isn't full),
+        this is only logged, because the lane doesn't depend on the file.
 
         Args:
             batch: the lane's last committed batch. Later batches, which the lane may have to repeat, aren't noted.
@@ -105,7 +105,7 @@ class Outputs:
 
     def compare(self, folder: Folder) -> None:
         """Before the lane continues, check that none of its outputs ends before the end that is stored in the lane's
-        folder. Also make this process forget that tables contain batches later than the folder's last planned batch.
+        folder. Also make this process forget which batches after the folder's last planned batch are in tables.
 
         Raises:
             StateError: an output stream is gone, or a stream or table was set back. (If ``on_data_loss`` of a stream

@@ -2,7 +2,7 @@
 
 A claim to a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
 two processes try, only one succeeds. The claim with the highest number counts. The process that made this claim shows
-that it is alive by rewriting its own file every few seconds. Each process has one such file for all lanes of a job.
+that it is alive by rewriting its own file every few seconds. A process uses the same file for all lanes of a job.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
 for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
@@ -47,7 +47,7 @@ log = logs.get_logger()
 
 
 class Claim(Document, frozen=True, kw_only=True):
-    """A claim to a folder, which names the process that made it.
+    """A claim to a folder. The claim names the process that made it.
 
     Attributes:
         process: a random name for the process.
@@ -126,7 +126,7 @@ class Ownership:
         self._lost: dict[str, str] = {}
         self._renewed: float | None = None
         self._was_silent = False
-        """Whether this process has ever let its lease run out, so that others may take its folders."""
+        """Whether this process's lease has ever run out. If so, another process may have taken its folders."""
         self._count = 0
 
     def take(self, folder: str, unless: Callable[[], bool] = lambda: False) -> None:

@@ -19,7 +19,7 @@ still needed while the newest batch runs."""
 
 def planned_batches(folder: Folder) -> Callable[[int], Batch]:
     """A function that returns the plan of the batch with a given number. The function keeps the plans that it has read.
-    Between two queries, a batch may be planned again, so that the kept plan is out of date. For this reason, call
+    Between two queries, a batch may be planned again, which makes the kept plan out of date. For this reason, call
     ``planned_batches`` again for each new query.
     """
     known: dict[int, tuple[Batch, Entry]] = {}

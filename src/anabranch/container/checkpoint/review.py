@@ -30,7 +30,7 @@ _DOCUMENTS = {
 }
 _METADATA = "metadata"
 _LOOKS = 10
-"""How often a folder is looked at that changes meanwhile."""
+"""How many times a lane is checked, at most, if its folder keeps changing."""
 
 T = TypeVar("T")
 
@@ -254,8 +254,8 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 
 def _outputs(found: LaneFiles, systems: Systems, *, tables: bool) -> Iterator[Finding]:
-    """The findings about output streams and tables. There is a finding for each output that contains less than the lane
-    has written according to its folder. There is also a finding for each output that can't be looked up."""
+    """The findings about output streams and tables. There is a finding for each output that contains less than the
+    lane, according to its folder, has written to it, and for each output that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -32,7 +32,7 @@ Spark keeps by default."""
 
 @dataclass(frozen=True)
 class Fault:
-    """A file that a lane needs and that is unusable.
+    """A file that a lane needs but can't use.
 
     Attributes:
         role: what the file contains.

@@ -69,7 +69,7 @@ class EndLane:
 
 @dataclass(frozen=True)
 class FailLane:
-    """Determine why the lane failed, and report it. Returns FailureReported."""
+    """Determine and report why the lane failed. Returns FailureReported."""
 
     error: Exception
 

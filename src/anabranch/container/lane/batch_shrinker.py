@@ -53,8 +53,8 @@ class BatchShrinker:
         return progress if self._can_shrink() else None
 
     def break_off(self, started: StreamingQuery, progress: BatchProgress) -> bool:
-        """Stop the query in a batch that will take too long, unless part of the batch may be visible. Returns whether
-        the query was stopped. If the query was stopped, another query must be started.
+        """Stop the query in the middle of a batch that will take too long, unless part of the batch may be visible.
+        Returns whether the query was stopped. If so, another query must be started.
         """
         query = self._attempt.current
         if query.gate.shut():

@@ -21,7 +21,7 @@ from anabranch.throttle import Throttled
 __all__ = ["Boundary"]
 
 _TELL_EVERY = 1.0
-"""The seconds after which a report says again what a lane waits for."""
+"""The seconds between two updates of what a lane, according to its report, waits for."""
 
 
 class Boundary:

@@ -215,13 +215,13 @@ class BreakOff:
 
 
 def runs(folder: Folder, writing: threading.Event) -> None:
-    """Record that a query starts in a folder. ``writing`` is set while one of its batches is being written."""
+    """Record that a query starts in a folder. ``writing`` is set while one of the query's batches is being written."""
     _writers[folder.uri] = writing
 
 
 def is_quiet(folder: Folder, within: float = 0.0) -> bool:
-    """Wait up to ``within`` seconds for a thread of this process that is still writing a batch in ``folder``. Such a
-    thread can outlive its query, because Spark doesn't wait for the thread. Returns True once there is no such thread.
+    """Wait up to ``within`` seconds until no thread of this process is writing a batch in ``folder``. Such a thread can
+    outlive its query, because Spark doesn't wait for it. Returns False if there is still such a thread at the end.
     """
     writing, deadline = _writers.get(folder.uri), monotonic() + within
     while writing is not None and writing.is_set():
@@ -232,9 +232,9 @@ def is_quiet(folder: Folder, within: float = 0.0) -> bool:
 
 
 def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder) -> bool:
-    """Forget the pending batch of a closing lane, because the successors will read the batch's records. If part of the
-    batch is in an exactly-once output or a table, the batch isn't forgotten, and the result is False. The caller must
-    finish such a batch.
+    """Forget the pending batch of a closing lane, so that the successors read the batch's records instead. If part of
+    the batch is in an exactly-once output or a table, the batch isn't forgotten, and the result is False. The caller
+    must finish such a batch.
 
     Call this only if no query of the lane is running in this process, and no thread can still publish anything for the
     lane. If this process is killed during the call, the next process decides again.

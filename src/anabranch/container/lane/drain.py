@@ -44,7 +44,8 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 class LaneDrain:
     """Drains a lane. Used by the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane
-    has drained. If not, the drain was cancelled, the lane must end first, or the running query couldn't be held.
+    has drained. If not, the drain was cancelled, the lane must end before it has drained, or the running query
+    couldn't be held.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class LaneDrain:
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
-        """Drain with the running query, which ends if the lane drains."""
+        """Drain with the running query. Once the lane has drained, the query ends."""
 
         def look() -> None:
             if self._life.leaves_at_once():

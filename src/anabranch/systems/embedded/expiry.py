@@ -154,7 +154,7 @@ class Expiry:
         return lambda: readers.limit(layout.readers_folder(self._root, stream), number)
 
     def _due_entries(self, info: StreamInfo, number: int, tail: Tail) -> list[tuple[int, int]]:
-        """The entries of a partition that the retention doesn't keep, oldest first. Each item has the offset after the
+        """A partition's entries that the retention doesn't keep, oldest first. Each item has the offset after the
         entry, and the entry's number of records. The partition's last entry isn't included.
         """
         of = self._partition(info.name, number, tail)

@@ -82,7 +82,7 @@ def start_path(root: str, stream: str, partition: int) -> str:
 
 
 def readers_folder(root: str, stream: str) -> str:
-    """The folder with a file for each job that reads the stream. Without this folder, no readers are known."""
+    """The folder with a file for each job that reads the stream. If there is no folder, the stream has no readers."""
     return f"{root}/{stream}/readers"
 
 

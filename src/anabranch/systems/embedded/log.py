@@ -42,8 +42,8 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one. If the process is killed before the end of this call, the
-        stream doesn't exist.
+        """Create a stream, or return the existing one. If the process is killed during this call, the stream is either
+        complete or doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another number of partitions.
@@ -112,8 +112,8 @@ class Log:
         Args:
             stream: the stream's name.
             partitions: the partitions to look up; all by default.
-            known: earlier tails of some partitions. For these partitions, only later entries are looked up. If there
-                are no later entries, this takes two ``stat`` calls. For all other partitions, the manifest folder is
+            known: earlier tails of some partitions. For these partitions, only later entries are looked up. If a
+                partition has none, this takes two ``stat`` calls. For all other partitions, the manifest folder is
                 listed.
 
         Raises:

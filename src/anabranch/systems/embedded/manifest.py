@@ -25,7 +25,7 @@ __all__ = [
 Kind = Literal["create", "data", "fence", "close"]
 
 CLOSED_KEPT = 64
-"""For how many closed lanes ``writers`` keeps a marker: the lanes that were closed most recently. For all other closed
+"""How many markers of closed lanes ``writers`` keeps. These are the most recently updated ones. For all other closed
 lanes of a job, ``floors`` keeps only the highest epoch."""
 
 NOTHING = -1
@@ -216,8 +216,8 @@ def merge(into: Tail, tails: Sequence[Tail], *, at: int) -> Entry:
 def _pruned(
     writers: Mapping[str, WriterMark], floors: Mapping[str, int]
 ) -> tuple[dict[str, WriterMark], dict[str, int]]:
-    """``writers`` and ``floors`` without most closed lanes. Only the :data:`CLOSED_KEPT` most recently updated markers
-    of closed lanes stay in ``writers``. The floors are raised to the epochs of the other closed lanes."""
+    """``writers`` and ``floors`` after older markers of closed lanes are dropped from ``writers``. The
+    :data:`CLOSED_KEPT` most recently updated ones stay. ``floors`` is raised to the epochs of the dropped markers."""
     closed = [lane for lane, mark in writers.items() if mark.closed]
     forgotten = set(closed[: max(len(closed) - CLOSED_KEPT, 0)])
     lowest = dict(floors)

@@ -102,8 +102,8 @@ def forward(folder: str, tail: Tail) -> Tail:
 
 
 def extend(folder: str, tail: Tail, decide: Callable[[Tail], Entry | None]) -> tuple[Tail, bool]:
-    """Add the entry that ``decide`` returns to the end of a partition. If ``decide`` returns None, add nothing. Returns
-    the partition's tail, and whether an entry was added.
+    """Extend a partition by the entry that ``decide`` returns. If ``decide`` returns None, add nothing. Returns the
+    partition's tail, and whether an entry was added.
 
     Args:
         folder: the manifest folder.
@@ -152,7 +152,7 @@ def _is_there(folder: str, tail: Tail) -> bool:
 
 
 def _beyond(folder: str, tail: Tail) -> Tail:
-    """The current tail, with ``skipped`` set, for a caller whose known tail has an entry that was deleted."""
+    """The current tail, with ``skipped`` set. Used if the last entry of the known tail ``tail`` has been deleted."""
     return msgspec.structs.replace(look(folder, tail.stream), skipped=True)
 
 

@@ -133,7 +133,7 @@ class StreamReaders:
 
     @contextmanager
     def _failing(self, what: str, cure: str) -> Iterator[None]:
-        """Inside ``with``, errors of the disk become LogErrors."""
+        """Turns disk errors inside ``with`` into LogErrors."""
         try:
             yield
         except OSError as error:
@@ -149,7 +149,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """The lowest offset of a partition that any job still has to read; None if no job reads the stream."""
+    """A partition's lowest offset that any job still has to read; None if no job reads the stream."""
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
 
 

@@ -112,9 +112,9 @@ class Streams:
         """Create the new partitions ``added``. First, create the partitions' folders. Then, write the partitions' first
         entries, which copy the fences of the ``existing`` partitions. The caller changes ``stream.json`` afterwards.
 
-        The tails of the existing partitions are read after the folders are created. So no fence is missed. If a fence
-        was written before a tail was read, the tail contains the fence. If a fence is written later, it also goes to
-        the new partitions, because a fence is written to every partition folder that exists.
+        The tails of the existing partitions are read after the folders are created, so that no fence is missed. If a
+        fence was written before a tail was read, the tail contains the fence. If a fence is written later, it also goes
+        to the new partitions, because a fence is written to every partition folder that exists.
         """
         for number in added:
             os.makedirs(layout.segments_folder(self._root, info.name, number), exist_ok=True)

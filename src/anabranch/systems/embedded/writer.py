@@ -1,5 +1,5 @@
-"""Publishes a lane's batches exactly once, and closes, fences and lists lanes. A fence permanently stops a lane's
-writers with a lower epoch."""
+"""Publishes a lane's batches exactly once, and closes, fences and lists lanes. A fence permanently stops the lane's
+writers whose epochs are lower than the fence's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LaneWriter:
         is added, either, if the lane has already published this batch or a later batch in the partition.
 
         Args:
-            segments: the partition's segments of the batch. The entry has their rows in order of slot.
+            segments: the batch's segments for the partition. In the entry, their rows are ordered by slot.
             control: a control record, which is published even without rows.
 
         Raises:
@@ -107,7 +107,7 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """The last tail of a partition that this writer has seen. The first call for a stream looks up the tails of all
+        """A partition's last tail that this writer has seen. The first call for a stream looks up the tails of all
         partitions of the stream. After that, the writer examines every newer entry before it writes. So it notices
         every fence, even if later entries no longer contain the fence's marker.
 
@@ -158,7 +158,7 @@ class LaneWriter:
 
 
 def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
-    """Make a stream refuse every epoch of a lane lower than ``epoch``, even in partitions that an expansion is still
+    """Make a stream refuse a lane's epochs lower than ``epoch``, even in partitions that an expansion is still
     creating. Once this function has returned, no process with a lower epoch can publish to the stream for the lane.
     Idempotent.
 

@@ -121,8 +121,8 @@ class KafkaAppender:
 
     def _progress(self, deadline: float, before: int) -> tuple[float, int]:
         """Check that the producer makes progress, and return the arguments for the next check. If more than ``before``
-        records have been written, these are a later deadline and the new number of written records. Otherwise, they are
-        the same arguments as in this call.
+        records have been written, the new arguments are a later deadline and the new number of written records.
+        Otherwise, they are the same as in this call.
 
         Raises:
             PartlyWrittenError: no more records have been written; and either the deadline has passed, or a broker has

@@ -33,8 +33,8 @@ class BoundedCalls:
         self._longest = longest
 
     def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
-        """Call a method of ``producer``, and wait for the call to end. Wait for at most ``left`` seconds, and for at
-        most :attr:`seconds`. If the call doesn't end in this time, raise KafkaException. The producer is then never
+        """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds or :attr:`seconds`,
+        whichever is shorter. If the call doesn't end in this time, raise KafkaException. The producer is then never
         destroyed, because destroying it would wait for the call.
         """
         began = time.monotonic()

@@ -24,7 +24,7 @@ Client = TypeVar("Client")
 
 _STEP_SECONDS = 0.05
 _AGAIN_SECONDS = 0.25
-"""If a client gives up a request, the pause in seconds before a new client repeats the request."""
+"""How many seconds to wait, after a client has given up a request, before a new client repeats the request."""
 _SHORTEST, _SLOWER = 0.125, 4.0
 """Determine how long a request's first client waits before another client makes the request, too: ``_SLOWER`` times as
 long as the last answer took, but at least the share ``_SHORTEST`` of ``patience``, and at most ``patience``.
@@ -149,8 +149,8 @@ class Cluster:
         The request is also repeated if the broker's answer lists no brokers. A broker gives such an answer while it
         starts, and after it has lost contact with the controller.
 
-        Because answers can lack brokers, this class never calls ``describe_cluster``. After such an answer, librdkafka
-        2.16 ends the whole process with "rd_kafka_admin_response_parse: Assertion `rko_result' failed".
+        This class never calls ``describe_cluster``: if an answer to that call lists no brokers, librdkafka 2.16 ends
+        the whole process with "rd_kafka_admin_response_parse: Assertion `rko_result' failed".
 
         Raises:
             AnabranchError: the brokers don't answer, or they refuse the client. ``doing`` says what was attempted.

@@ -81,8 +81,8 @@ class ControlLog:
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
         """Write a control record durably. The control record applies to readers that have read everything written to
-        the stream so far. From now on, earlier control records of the same stream and lane (field ``lane``) may be
-        deleted.
+        the stream so far. From then on, the brokers can delete earlier control records of the same stream and lane
+        (field ``lane``).
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

@@ -114,7 +114,7 @@ def fenced(job: str, lane: str, slot: int, epoch: int, reason: str) -> FencedErr
 
 
 def unmarked(job: str, lane: str, slot: int) -> StateError:
-    """The error for a missing marker that must exist."""
+    """The error for a slot that should have a marker, but has none."""
     return StateError(
         f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
         f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "

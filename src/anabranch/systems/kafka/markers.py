@@ -1,5 +1,5 @@
-"""Encodes and reads markers, which say what a slot of a lane wrote last, and creates their topic. A marker is committed
-together with the slot's records, as an offset of a consumer group on a topic that belongs to the job.
+"""Encodes and reads the markers of slots, and creates the markers' topic. A marker states what a slot wrote last. It is
+committed together with the slot's records, as an offset of a consumer group on a topic that belongs to the job.
 """
 
 from __future__ import annotations

@@ -135,9 +135,9 @@ class KafkaPublisher:
             self._system.tell(target.stream, control.to_builtins())
 
     def settle(self) -> None:
-        """Wait until readers can see all records. Readers may not see the records until some time after the commit,
-        because the brokers must first mark the transaction's end in each partition. Return after ``_SETTLING`` seconds
-        at the latest, because transactions of other lanes may be open in the same partitions.
+        """Wait until readers can see all records. This can take some time after the commit, because the brokers must
+        first mark the transaction's end in each partition. Return after ``_SETTLING`` seconds at the latest, because
+        transactions of other lanes may be open in the same partitions.
         """
         mine = [stream for stream, system in self._lane.systems.items() if system == "kafka"]
 
@@ -157,7 +157,8 @@ def fence(settings: KafkaSettings, lane: Lane, epoch: int, *, new: bool | None, 
     marker can't be read while its transaction is open. Returns the last batch that at least one slot has committed; -1
     if there is none. For the errors, see :func:`fencing.fence`.
 
-    ``closed`` says whether the slots also refuse the process with ``epoch``, until this process takes the slots again.
+    ``closed`` says whether to close the slots. Closed slots refuse even the process with ``epoch``, until
+    :meth:`KafkaPublisher.take` opens them again.
     """
     slots = range(len(lane.slots))
     held = transactions.fence(settings, lane.job, lane.id, lane.group, slots, epoch, new=new, closed=closed)

@@ -16,7 +16,7 @@ from anabranch.systems.kafka import clients
 __all__ = ["EVERY", "Relogin"]
 
 EVERY = 1.0
-"""The seconds between two looks at the files that contain credentials."""
+"""The seconds between two checks of the files that contain credentials."""
 
 log = logs.get_logger()
 

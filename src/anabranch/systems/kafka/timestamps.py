@@ -1,4 +1,4 @@
-"""The timestamps of records, as Kafka's client takes them."""
+"""The timestamps of records, in the form that Kafka's client accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 __all__ = ["milliseconds"]
 
 _FIRST_MS = 1
-"""The client replaces a timestamp of 0 with the time of writing, and Kafka has no timestamps before 1970."""
+"""The earliest possible timestamp. Kafka has none before 1970, and the client replaces 0 with the time of writing."""
 
 
 def milliseconds(times: pa.Array) -> npt.NDArray[Any]:

@@ -209,7 +209,7 @@ class Topics:
         a broker without a rack. Replicas on brokers that aren't running at the moment are left out.
 
         Raises:
-            AnabranchError: none of a partition's brokers is there.
+            AnabranchError: none of a partition's brokers is running.
         """
         found = {}
         for part in self.describe(stream).partitions:

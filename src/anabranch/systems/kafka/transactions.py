@@ -61,7 +61,7 @@ class SlotWriter:
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
         """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
-        on, the slot's former owner can't write.
+        on, the slot's former owner can't write to it.
 
         After any error other than FencedError, open the same batch again. Even so, the batch takes effect only once.
 
@@ -88,7 +88,7 @@ class SlotWriter:
         return SlotTransaction(self, holder, slot, batch, marker)
 
     def marker(self, slot: int, timeout: float = PATIENCE) -> Marker:
-        """The slot's marker. Raises what :meth:`open` raises, for example FencedError if this incarnation may not
+        """The slot's marker. Raises what :meth:`open` raises, for example FencedError if this incarnation must not
         write, and OutOfTimeError if the marker can't be read within ``timeout`` seconds.
         """
         marker = self.reader().read([slot], timeout)[slot]
@@ -148,8 +148,8 @@ class SlotTransaction:
         self._timeout = durations.parse(writer.settings.transaction_timeout) / 1000
 
     def write(self, topic: str, records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> None:
-        """Add records in the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition. Records are
-        sent in the background, so an error may not be known before ``commit``.
+        """Add records with the columns of ``RECORD_SCHEMA``. ``partitions`` contains each record's partition. Records
+        are sent in the background, so an error may not be known before ``commit``.
 
         Raises:
             FencedError: as for :meth:`commit`.
@@ -180,7 +180,7 @@ class SlotTransaction:
         return self._marker.rows if self.done else self._marker.rows + self._rows
 
     def commit(self) -> None:
-        """Make all records visible, with the marker. Without rows, commit only the marker.
+        """Make all records and the marker visible. If there are no rows, commit only the marker.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -310,7 +310,7 @@ class SlotTransaction:
 def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
     """Whether brokers may have refused these records because of wrong timestamps. If one record has a wrong timestamp,
     brokers report INVALID_TIMESTAMP. If several records have wrong timestamps, brokers report INVALID_RECORD. But
-    brokers report INVALID_RECORD also for records without a key in a compacted topic. So INVALID_RECORD doesn't count
+    brokers also report INVALID_RECORD for records without a key in a compacted topic. So INVALID_RECORD doesn't count
     if any of these records has no key.
     """
     codes = {each.error.code() for each in lost}
