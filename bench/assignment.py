@@ -1,8 +1,8 @@
 """Benchmarks of the rack-aware assignment.
 
-The command compares our solver with cycle cancelling as KIP-925 describes it, and with a flow that has an arc for each
-task and container. It measures our solver at the size of a large job. It also compares how many partitions the KIP's
-plans and our plans read across racks.
+The command compares our solver with cycle cancelling as KIP-925 describes it, and with a flow that has an arc from each
+task to each container. It measures our solver at the size of a large job. It also compares how many partitions the
+KIP's plans and our plans read across racks.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ PARTS = ("cycles", "dense", "standbys", "large", "plans")
 
 def problem(tasks: int, containers: int, racks: int, *, seed: int = 1, replicas: int = 2, **rules: object) -> Problem:
     """Make a problem in which each task reads two inputs and a changelog, one partition of each. Each partition has
-    replicas in ``replicas`` racks. Containers are placed in all racks in turn. With ``home``, each task already runs
-    in a random container.
+    replicas in ``replicas`` racks. Containers are assigned to the racks in turn. With ``home``, each task already
+    runs in a random container.
     """
     rng = random.Random(seed)
     names = [f"r{number}" for number in range(racks)]
@@ -83,7 +83,7 @@ def costs(asked: Problem, *, standby: bool = False) -> kip.Whole:
 
 
 def timed(run: Callable[[], object], times: int) -> float:
-    """The median of the seconds that ``times`` calls take."""
+    """The median duration of ``times`` calls, in seconds."""
     found = []
     for _ in range(times):
         begun = time.perf_counter()
@@ -178,9 +178,9 @@ def large(anabranch: str) -> None:
 
 
 def plans(seeds: int) -> None:
-    """Compare plans that have one standby for each task, in another rack. The KIP's plans may balance standbys less
-    well than ours must: ``off`` is the number of standbys that the KIP's containers have beyond the floor and the
-    ceiling of the mean.
+    """Compare plans that have one standby for each task, in another rack. The KIP's plans, unlike ours, don't have to
+    balance the standbys: ``off`` is by how many standbys, in all, the KIP's containers fall short of the floor of the
+    mean, or exceed its ceiling.
     """
     heads = f"{'KIP':>7} {'off':>5} {'sequential':>11} {'joint':>7} {'bound':>7}"
     print(f"{'tasks x containers x racks, replicas':40} {heads}")

@@ -1,16 +1,16 @@
 """What ``scale`` and ``autoscale`` do about a backlog behind a slow function, and how long this takes.
 
-When a job starts, 60,000 records (``--records``) are waiting in 2 partitions. Each takes 2 ms (``--wait``). Three jobs
-clear this backlog, one after another:
+When a job starts, 60,000 records (``--records``) are waiting in 2 partitions. Each record takes 2 ms (``--wait``).
+Three jobs clear this backlog, one after another:
 
 - ``once`` has factor 16 from the start.
-- ``scaled`` begins with factor 1, and is scaled to 16 five seconds after its lanes run.
+- ``scaled`` begins with factor 1. Five seconds after its lanes have begun to run, it is scaled to factor 16.
 - ``auto`` begins with factor 1, and has an autosizer. No user changes it.
 
 The *clearing* of a job is the time from when its lanes run until all records are processed. For ``scaled``, this time
 includes the five seconds before the call, so the command also prints what the ratio to ``once`` would be if the change
 took no time. The *switch* is the time from the call of ``scale`` until the new lanes run, including the start of the
-verb itself. The output is compared with the input: each record must be there once, in the order of its key.
+verb itself. The output is compared with the input: it must contain each record once, and the records of a key in order.
 
 Other sides (``--sides``) run the job with factor 1:
 
@@ -18,16 +18,16 @@ Other sides (``--sides``) run the job with factor 1:
   job's processes have ended.
 - ``deploy`` is called at the same moment, on a coordinator that starts containers. The result is how long output
   pauses.
-- ``watched`` processes all records in one batch. It measures how soon ``status`` has a figure after the function got
+- ``watched`` processes all records in one batch. It measures how soon ``status`` has a figure after the function gets
   its first record, and how old figures get.
 - ``remaining`` lets batches take 30 s, and drains the job during such a batch. Ten times a second, it compares the time
-  left that ``drain`` shows with the time that the drain still took. ``remaining-latest`` does so with ``--up-to
+  left that ``drain`` shows with the time that the drain then took. ``remaining-latest`` does the same with ``--up-to
   latest``.
 - ``minute`` prints how many records per second were processed in the first minute. It fails if a lane needs another
   attempt.
 
-``--work`` selects the job: ``map`` has only the function; ``process`` has a processor with state that waits instead of
-the function; ``windows`` counts the function's results in windows of event time; ``plain`` writes the function's
+``--work`` selects the job: ``map`` has only the function; ``process`` has, instead of the function, a processor that
+waits and has state; ``windows`` counts the function's results in windows of event time; ``plain`` writes the function's
 results at least once.
 """
 

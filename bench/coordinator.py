@@ -43,7 +43,7 @@ ALLOWED_MS, ALLOWED_S, ALLOWED_MB = 50.0, 5.0, 1000.0
 PERIOD = 2.0
 PARTITIONS, FACTOR = 15_625, 64
 _SSPS = 10
-"""The SSPs of each container in the plan. Heartbeats contain the positions of more SSPs."""
+"""How many SSPs each container has in the plan. Heartbeats contain the positions of more SSPs."""
 _URL = re.compile(r"coordinator at (http://\S+?),")
 _MADE = "anabranch-bench-model"
 
@@ -128,7 +128,7 @@ class Load:
 
     async def at_once(self, latencies: list[float], end: float) -> None:
         """For each container, a heartbeat is due every 2 s, independently of the other containers. If the previous
-        answer is late, the heartbeat is sent late. So latencies are measured from the time when a heartbeat was due.
+        answer is late, the heartbeat is sent late, but its latency is still measured from the time when it was due.
         """
         count = len(self._containers)
 

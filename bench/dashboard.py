@@ -90,7 +90,7 @@ def serve(folder: Path, shape: str = SHAPE) -> None:
 
 
 def beating(served: Served) -> list[tuple[str, Heartbeat]]:
-    """A heartbeat of each container. It is sent again and again with other figures."""
+    """A heartbeat of each container, which the container sends again and again with other figures."""
     with Client(served.url, token=TOKEN, timeout=60.0) as client:
         status = client.status(JOB)
     of_seat: defaultdict[str, list[Lane]] = defaultdict(list)
@@ -165,7 +165,7 @@ def in_browser(served: Served, load: Load, seconds: float) -> tuple[dict[str, fl
 
 
 def beats(served: Served, load: Load, asked: Sequence[Sequence[str]], seconds: float, rounds: int) -> bool:
-    """Measure heartbeats in turn without and with open pages. Returns whether pages cost no more than allowed."""
+    """Measure heartbeats alternately without and with open pages. Returns whether pages cost no more than allowed."""
     several = sum(len(asked[place % len(asked)]) for place in range(PAGES)) / PERIOD
     print(f"\n{PAGES} pages ask {several:.0f} times a second; {CONTAINERS} containers beat every {PERIOD:g} s")
     print(f"{'':20} {'beats':>7} {'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'coordinator':>11}")

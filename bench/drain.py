@@ -1,7 +1,7 @@
-"""How long a drain takes: with very many open windows, and with little in flight, compared with stopping a query by
-hand.
+"""How long a drain takes with very many open windows and, compared with stopping a handwritten query, with little in
+flight.
 
-Both sides read one Kafka topic and count by key in windows of ten seconds. The query written by hand is stopped in two
+Both sides read one Kafka topic and count by key in windows of ten seconds. The handwritten query is stopped in two
 ways: by ``query.stop()`` at once, which breaks off the running batch, so Spark repeats this batch at the next start; or
 by ``query.stop()`` after the running batch has been committed, for which a drain waits, too. In both cases, open
 windows stay in the query's state, whereas ``anabranch drain`` emits all windows in another batch.
@@ -70,7 +70,7 @@ class Found:
 
 
 def ended(cluster: Cluster, number: int, name: str) -> Found:
-    """Let a side run for a while, then end it. Returns how long this took."""
+    """Let a side run for a while, then end it. Returns how long it took to end."""
     output = f"{name}-{number}"
     cluster.create(output)
     task = Task(cluster, "windows", "in", output, quick=True)

@@ -1,4 +1,4 @@
-"""What a factor above 1 gives, for functions that wait and functions that compute, on one partition of a Kafka topic.
+"""What a factor above 1 gains, for functions that wait and functions that compute, on one partition of a Kafka topic.
 
 Each side is a lane with one function, which reads a full topic of one partition and writes to another topic, exactly
 once. The lane has a single batch, with so many records that the batch takes ``--seconds`` or more even if factor X is X
@@ -12,8 +12,8 @@ The parts:
 - ``async`` is like ``blocking``, with ``asyncio.sleep``.
 - ``computing`` keeps a core busy for about a millisecond per message.
 - ``hash`` measures how long it takes to compute a row's bucket.
-- ``plain`` compares factor 1 with the same lane whose function is called in a plain loop, by the CPU seconds of the
-  driver, Java and Python workers together.
+- ``plain`` compares factor 1 with the same lane without buckets, in which a plain loop calls the function. It compares
+  the CPU seconds of the driver, Java and the Python workers together.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def _without_buckets(bench: Bench) -> float:
 
 def _looping(kind: str, function: Callable[[Message], Message], schema: pa.Schema, *_: object) -> Any:
     """Replaces :func:`anabranch.spark.functions.wrap.wrap`: calls a function on one message after another, without
-    buckets and error handling.
+    buckets or error handling.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The time from the SIGKILL of a container to the first record of its successor, started after the kill or standing by.
+"""The time from a container's SIGKILL to the first record of its successor, started afterwards or already standing by.
 
 A job on the embedded log, or on Kafka with ``--kafka``, has a backlog and small batches. Its container is killed while
 it works on the backlog. The clock starts at the SIGKILL. The killed container's Java process and Python workers live on

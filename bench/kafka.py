@@ -3,11 +3,11 @@
 Each side is started on a topic that is already full. Every 50 ms, the command looks up how far readers of committed
 records can read the side's output topic. A side is measured from the moment when 40 % of the expected output exists
 until all of it exists. Its rate is given in records of the input per second: the rate of the output, times the number
-of input records, divided by the number of output records. The latter is known: a filter passes on a known part of its
-input, and a running count writes a record for each message or, in batches, for each key and batch (every key occurs in
-every batch). The output of an exactly-once batch becomes visible when the batch's transactions are committed, so 40 %
-is always a whole number of batches. CPU seconds are those of all processes of the side during the measurement, without
-the broker.
+of input records, divided by the number of output records. How many records are output is known: a filter passes on a
+known part of its input, and a running count writes a record for each message or, in batches, for each key and batch
+(every key occurs in every batch). The output of an exactly-once batch becomes visible when the batch's transactions are
+committed, so 40 % is always a whole number of batches. CPU seconds are those of all processes of the side during the
+measurement, without the broker.
 
 The workloads: ``filter`` looks at one field of the JSON and passes values on unchanged; ``rewrite`` reads all fields of
 a flight and writes them as new JSON; ``count`` keeps a count and a sum for each of 20,000 keys.
@@ -37,7 +37,7 @@ WARMING = 0.4
 """A side counts as warm once this part of its output exists."""
 KEYS = 20_000
 A_KEY = 50
-"""The least average number of records of each key in a batch. With so many, no key is missing from a batch."""
+"""The minimum average number of records per key in a batch. With so many, no key is missing from a batch."""
 BATCHES = 5
 LOOK_SECONDS = 0.05
 STALLED_SECONDS = 300.0
@@ -78,7 +78,7 @@ class Bench:
 
     Attributes:
         late: how many records of the input pass the filter.
-        even: whether all batches of anabranch have the same size, so that the speed of their records is compared.
+        even: whether all of anabranch's batches have the same size, so that only the speed per record is compared.
     """
 
     cluster: Cluster

@@ -1,7 +1,7 @@
 """What ten open pages of the dashboard cost in half an hour, with 10,000 tasks and 100 containers that send heartbeats.
 
-The command measures the pages' heaps, whether what the pages keep in their heaps grows, and what the pages cost the
-coordinator. Two pages show the matrix, two the partitions, and two plan another scale every five seconds. The
+The command measures how large the pages' heaps are, how much more the pages keep in them over time, and what the pages
+cost the coordinator. Two pages show the matrix, two the partitions, and two plan another scale every five seconds. The
 coordinator is the one that ``bench.dashboard`` starts.
 """
 
@@ -40,9 +40,7 @@ PAGES = (
 )
 PLANS_EVERY = 5.0
 FIRST_LOOK = 5 / 30
-"""When heaps are first measured, as a part of the whole time. Until then, each page has already been updated many
-times.
-"""
+"""When heaps are first measured, as a fraction of the whole time. By then, each page has been updated many times."""
 ALLOWED_HEAP_MB, ALLOWED_GROWTH, ALLOWED_SHARE, ALLOWED_P99_MS = 150.0, 1.1, 0.02, 50.0
 
 

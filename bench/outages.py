@@ -8,8 +8,8 @@ at least 0.95 of the speed before.
 SIGSTOP or, on the embedded log, which has no broker, all processes of the job; ``load`` runs four processes that
 compute. ``--works``: ``function`` waits 2 ms for each record; ``sql`` computes without a function.
 
-At the end, the output is compared with the input: as far as the output goes, each record must be there once, in the
-order of its key.
+At the end, the output is compared with the input: it must contain the first records of each key, each of them once and
+in order.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 A job runs on a coordinator that starts its containers itself. While records arrive at a steady rate, the command
 changes the job's factor, number of containers, version, positions and number of partitions, and finally drains the job.
-It does so without state, with a backlog behind a function of 2 ms, and with each size of state in ``--state``
-(megabytes).
+It does so with several jobs: one without state, one with a backlog behind a function of 2 ms, and one for each
+size of state in ``--state`` (megabytes).
 
-Before each change, the command waits until the container that stands by has warmed up, because this takes all cores of
-a small machine. Then it asks for the plan of the change. When the change is made, an event predicts the pause from the
-batches that run at that moment. Afterwards, another event says how long output paused. The command compares this pause
-with both predictions, and prints the longest gap that a reader of the output has seen.
+Before each change, the command waits until the container that stands by has warmed up, because warming up takes all
+cores of a small machine. Then it asks for the plan of the change. When the change is made, an event predicts the pause
+from the batches that run at that moment. Afterwards, another event says how long output paused. The command compares
+this pause with both predictions, and prints the longest gap that a reader of the output has seen.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ changes elapsed seconds.
 - ``reading`` fetches, decompresses and hands out records.
 - ``operators`` adds the job's own work, including decoding and encoding.
 - ``to Python`` adds Arrow, and a Python worker that drops what it gets.
-- ``at least once`` writes by Spark's sink.
+- ``at least once`` writes with Spark's sink.
 - ``exactly once`` writes in transactions with markers, from Python workers.
 - Rows with ``limit`` do one thing alone. No program that has to do this thing can take less.
 

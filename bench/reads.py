@@ -37,7 +37,7 @@ EVENTS = 1000
 
 
 class Holds:
-    """Measures how long a thread holds the coordinator's lock: the longest time, by the clock and in CPU time of the
+    """Measures for how long a thread holds the coordinator's lock at most, in elapsed time and in CPU time of the
     thread.
 
     On a busy machine, the thread also waits for a core. Its CPU time shows how long the code itself needs the lock.

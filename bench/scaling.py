@@ -1,16 +1,16 @@
-"""How long a job's output pauses while the job is scaled or its input expanded, compared with restarting a query by
-hand.
+"""How long a job's output pauses while the job is scaled or its input expanded, compared with restarting a
+handwritten query.
 
 Records are sent at a steady rate, each with the time of sending. A consumer of committed records notes when each one
 arrives in the output. The pause of a change is the longest time without a record, from the beginning of the change
 until some seconds after its end.
 
-The query written by hand is stopped and started again with its checkpoint, in two ways: in the same process, which
-Spark has warmed up; and in a new process, as by someone who has changed the query's code. The query and a job run at
-the same time and make their changes in turn, within two minutes of each other. Only the side whose turn it is gets
-records. Each change of the factor is made several times, and medians are compared, because a pause depends on the
-moment within a batch at which the change comes. There are two jobs, one with exactly-once and one with at-least-once
-output; the query is compared with each of them separately.
+The handwritten query is stopped and started again with its checkpoint, in two ways: in the same process, in which Spark
+is warm; and in a new process, as after a change to the query's code. The query and a job run at the same time and make
+their changes in turn, within two minutes of each other. Only the side whose turn it is gets records. Each change of the
+factor is made several times, and medians are compared, because a pause depends on the moment within a batch at which
+the change comes. There are two jobs, one with exactly-once and one with at-least-once output; the query is compared
+with each of them separately.
 """
 
 from __future__ import annotations
@@ -84,11 +84,11 @@ class Measures:
         return statistics.median(each.pause for each in self.changes[what])
 
     def ratio(self, what: str) -> float:
-        """The ratio of the pause of a change to the pause of the query by hand that is restarted in its process."""
+        """The ratio of a change's pause to the handwritten query's pause at a restart in the same process."""
         return self.pause(what) / statistics.median(self.beside)
 
     def ratio_of_process(self, what: str) -> float:
-        """The ratio of the pause of a change to the pause of the query by hand that is restarted in a new process."""
+        """The ratio of a change's pause to the handwritten query's pause at a restart in a new process."""
         return self.pause(what) / statistics.median(self.restarts)
 
     def off(self, what: str) -> float:
@@ -174,7 +174,7 @@ class Runs:
             time.sleep(0.1)
 
     def stopped(self) -> float:
-        """Stop and start the query by hand in its process. Returns the pause in seconds."""
+        """Stop the handwritten query, and start it again in its process. Returns the pause in seconds."""
         begin = time.time()
         self.started.signal(signal.SIGUSR1)
         self.wait(lambda: False, SETTLING)
@@ -183,7 +183,7 @@ class Runs:
         return pause
 
     def restarted(self) -> float:
-        """End the process of the query by hand, and start the query in a new one. Returns the pause in seconds."""
+        """End the handwritten query's process, and start the query in a new one. Returns the pause in seconds."""
         begin = time.time()
         self.started.signal(signal.SIGTERM)
         self.started.finish()
@@ -265,8 +265,8 @@ def running(cluster: Cluster, name: str, beside: str, rate: int) -> Iterator[Run
 
 
 def measured(cluster: Cluster, name: str, rate: int, rounds: int) -> Measures:
-    """Let a job make each change of the factor ``rounds`` times, and restart the query by hand before each. Then expand
-    the input of the job, once.
+    """Let a job make each change of the factor ``rounds`` times, and restart the handwritten query before each change.
+    Then expand the job's input, once.
     """
     found = Measures()
 

@@ -2,7 +2,7 @@
 
 A job has one function, which waits 2 ms for a record, but 200 ms for a record of one key bucket of partition 0. The
 input is a backlog in the embedded log, so only the function limits the rate. Once each partition has output, the
-command counts for ``--seconds`` the records that the other partitions write, and then asks ``anabranch sizing`` which
+command counts the other partitions' output records for ``--seconds``, and then asks ``anabranch sizing`` which
 bucket is the slowest. Sides run in alternating order, each with a new job.
 """
 

@@ -78,14 +78,14 @@ def _told(what: str, fed: scaled.Fed, containers: list[Process]) -> None:
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file, or 0 if Spark has renamed or removed it meanwhile."""
+    """The size of a file in bytes, or 0 if Spark has renamed or removed it meanwhile."""
     with suppress(FileNotFoundError):
         return path.stat().st_size if path.is_file() else 0
     return 0
 
 
 def _resident_mb(pid: int) -> int:
-    """The memory of a process: what it has for itself, and its share of what it has in common with other processes."""
+    """The memory of a process: what it alone uses, and its share of what it uses in common with other processes."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -42,7 +42,7 @@ PARTITIONS, BATCHES, LAST = 4, 10, 100
 
 
 class Away(Site):
-    """A site whose lanes are in a distant storage."""
+    """A site whose lanes are in distant storage."""
 
     def __init__(self, spark: SparkSession, folder: Path, storage: Far) -> None:
         super().__init__(spark, folder)
@@ -52,7 +52,7 @@ class Away(Site):
         )
 
     def fed(self, keys: int) -> Deployed:
-        """A running count by ``keys`` keys, with its input. Nothing has run yet."""
+        """A running count for each of ``keys`` keys, with its input. Nothing has run yet."""
         self.log.create("in", PARTITIONS)
         job = Job("j")
         job.read("in", key="k string", schema="n int").agg(c="count(*)", s="sum(n)", m="max(n)").write("out")

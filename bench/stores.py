@@ -3,15 +3,15 @@ latency.
 
 A job without state and a job with a running count process the same records, with their folders in each of these places,
 in one Spark session. Calls are counted by a proxy in front of the S3 server. In places with ``Spark's own``, Spark
-writes its files in its own way, by renaming, as before anabranch had its own way for S3; there, only batches are
-measured.
+writes its files in its own way, by renaming, as it did before anabranch had its own way for S3; in these places, only
+batches are measured.
 
 ``fail-over``: the process of a lane with a running count is gone, and has lost its seat. The time is from when another
 process begins the lane until the lane's first batch is committed. It doesn't include the lease, the grace and the start
 of a process, which are the same in all places.
 
-``scale``: while records arrive ten times a second, the factor becomes 4. The time is the longest between two published
-batches, from the request until all new lanes have published a batch.
+``scale``: while records arrive ten times a second, the factor becomes 4. The time is the longest one between two
+successive published batches, in the period from the request until all new lanes have published a batch.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def failed_over(site: Elsewhere, rounds: int) -> list[float]:
 
 
 def scaled(site: Elsewhere) -> float:
-    """The seconds for which output pauses in a scale from factor 1 to 4."""
+    """How many seconds output pauses during a scale from factor 1 to 4."""
     site.feed(BATCHES)
     run = site.deployed(job(stateful=True), state_partitions=PARTITIONS, max_rows_per_batch=ROWS)
     coordinator = Coordinator(Store("sqlite://"), grace=1000.0, systems=Systems(run.settings, "j"))

@@ -230,7 +230,7 @@ def pairs(
 
 
 def reading(bench: Bench, count: int) -> None:
-    """Compare reading the log with reading the same rows from Parquet by Spark: one stream each, without output."""
+    """Compare reading the log with Spark's reading of the same rows from Parquet: one stream each, without output."""
     parquet = str(bench.folder / "parquet")
     tables = [
         pa.Table.from_batches([b for piece in bench.log.slices("flights", p, 0, tail.end) for b in read_slice(piece)])

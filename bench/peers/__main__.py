@@ -44,7 +44,7 @@ ANABRANCH, REAL, HAND, STREAMS, FLINK = "anabranch", "anabranch in real time", "
 QUIX, BYTEWAX, PYFLINK = "Quix Streams", "Bytewax", "PyFlink"
 OURS = (ANABRANCH, REAL)
 BATCHED = (ANABRANCH, HAND)
-"""Sides that write a running aggregate of SQL once for each key and batch."""
+"""Sides that write a running SQL aggregate once for each key and batch."""
 SIDES: dict[Entry, Callable[[Task, Side], None]] = {
     Entry(EXACTLY, ANABRANCH): Anabranch(delivery="exactly-once"),
     Entry(EXACTLY, STREAMS): kafka_streams("exactly-once"),
@@ -64,7 +64,7 @@ SIDES_OF = {
     "function": (ANABRANCH, QUIX, BYTEWAX, PYFLINK),
     "slow": (ANABRANCH, STREAMS, FLINK, QUIX),
 }
-"""The sides of workloads in which other sides than those in :data:`IN_JVM` take part."""
+"""The sides of workloads in which sides other than those in :data:`IN_JVM` take part."""
 IN_JVM = (ANABRANCH, REAL, HAND, STREAMS, FLINK)
 NAMES = list(dict.fromkeys(entry.side for entry in SIDES))
 PROMISES = list(dict.fromkeys(entry.promise for entry in SIDES))

@@ -1,7 +1,7 @@
 """A Structured Streaming query as one would write it by hand, with Spark's defaults, in a process of its own.
 
-A query with state differs from the defaults in two ways, as anyone would change them: it uses RocksDB, and has as many
-state partitions as anabranch instead of 200. SIGUSR1 stops the query and starts it again. SIGTERM stops the query for
+For a query with state, two defaults are changed, as anyone would change them: the query uses RocksDB, and has as many
+state partitions as anabranch, not 200. SIGUSR1 stops the query and starts it again. SIGTERM stops the query for
 good: the process prints how long this took, and ends. SIGUSR2 does the same, but first lets the running batch be
 committed.
 

@@ -31,8 +31,8 @@ from bench.support.sides import anabranch
 
 PATIENCE = 900.0
 BEST, BEFORE, PLANNED = 16, 5.0, 3.0
-"""The factor to which a job is scaled, how many seconds after its lanes run it is scaled, and how many seconds after
-its lanes run the plan for this is requested. Planning takes up to a second.
+"""The factor to which a job is scaled; when it is scaled; and when the plan of this scale is requested. Both times are
+in seconds after the job's lanes have begun to run. Planning takes up to a second.
 """
 LOOK = 0.1
 ONCE, SCALED, AUTO, WATCHED, MINUTE = "at once", "scaled", "auto", "watched", "minute"
@@ -277,7 +277,7 @@ class Run:
         found.remaining = [(expected, ended - at) for at, expected in said]
 
     def _first_minute(self, settings: Settings, ran: float) -> None:
-        """Print the records per second in each ten seconds of the first minute."""
+        """Print the records per second for every ten seconds of the first minute."""
         before = 0
         for second in range(10, 61, 10):
             status = self._until(settings, "10 s", lambda _, until=second: time.monotonic() > ran + until)

@@ -82,7 +82,7 @@ class Backlog:
         records.append(system, "in", self.rows())
 
     def check(self, system: System) -> None:
-        """Raises SystemExit if the output isn't what the input must give."""
+        """Raises SystemExit if the output isn't the one that the input should produce."""
         found: dict[bytes | None, list[int]] = defaultdict(list)
         windowed = self.work == "windows"
         for key, row in records.read(system, "out"):

@@ -1,5 +1,5 @@
-"""Containers that only send heartbeats: connections to a coordinator in one thread, with bodies that are made
-beforehand.
+"""Containers that only send heartbeats: connections to a coordinator in one thread, with request bodies that are
+made beforehand.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def positions(count: int) -> list[bytes]:
 
 @dataclass
 class Container:
-    """A process that has a seat, with one connection for its polls and heartbeats, and one for its news."""
+    """A process that has a seat, with one connection for usual heartbeats, and one for those that contain news."""
 
     id: str
     epoch: int

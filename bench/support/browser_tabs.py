@@ -40,8 +40,8 @@ new MutationObserver(() => {
     for (const each of ['.figures strong', '.canvas canvas', 'main h1'])
         if (!(each in window.seen) && document.querySelector(each)) window.seen[each] = performance.now();
 }).observe(document, {childList: true, subtree: true});"""
-"""Notes when the elements appear for which a benchmark waits. Requests from outside would take time from the page,
-especially from one that is slowed down.
+"""Notes when the elements appear that a benchmark waits for. Requests from outside would cost the page time, especially
+if the page is slowed down.
 """
 
 

@@ -73,7 +73,7 @@ class Cluster:
             future.result(60)
 
     def end(self, topic: str) -> int:
-        """The end offset for readers of committed records, as the sum over all partitions of a topic."""
+        """The sum of the end offsets of a topic's partitions, for readers of committed records."""
         return _end(self.admin, topic, len(self.admin.list_topics(topic, timeout=60).topics[topic].partitions))
 
     def records(self, topic: str) -> Iterator[Message]:

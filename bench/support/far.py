@@ -1,4 +1,4 @@
-"""A distant storage, as a WebHDFS server: it delays each request, and limits the speed of each connection."""
+"""Distant storage, as a WebHDFS server: it delays each request, and limits the speed of each connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHUNK = 1 << 18
 
 @dataclass
 class Far:
-    """A distant storage.
+    """Distant storage.
 
     Attributes:
         folder: the local folder with the data.

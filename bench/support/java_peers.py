@@ -1,7 +1,7 @@
 """Kafka Streams and Flink as sides of the Kafka benchmarks: programs in ``bench/peers`` that are compiled when needed.
 
-Their settings are the best for them that don't change what they promise: lz4, a linger of 20 ms, producer batches of
-128 kB, as many records per poll as in a batch of Spark's reader and, for Flink, object reuse and state on the heap.
+They get the best settings that don't change what they promise: lz4, a linger of 20 ms, producer batches of 128 kB, as
+many records per poll as in a batch of Spark's reader and, for Flink, object reuse and state on the heap.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ def _cancel(cost: Whole, at: Whole) -> bool:
 
 
 def standbys(cost: Whole, at: Whole, rack: Whole, copies: int) -> list[list[int]]:
-    """The clients of each task's standbys. At first, each standby goes to a rack that doesn't have the task yet, and
-    there to the client with the fewest standbys. Then two standbys are swapped wherever this lowers the cost, unless
-    it would put a task into fewer racks.
+    """The clients of each task's standbys. At first, each standby goes to a rack that doesn't have the task yet, if
+    there is one, and there to the client with the fewest standbys. Then two standbys are swapped wherever this lowers
+    the cost, unless the swap would leave a task in fewer racks.
     """
     tasks, clients = cost.shape
     load = np.zeros(clients, np.int64)

@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 class EndedError(Exception):
-    """A process ended that should have continued. The text includes the end of its output."""
+    """A process that should have continued has ended. The message includes the end of its output."""
 
 
 @dataclass
@@ -160,8 +160,8 @@ def side(folder: Path) -> Iterator[Side]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """If a side fails, end the command with the side's last output. On Ctrl-C, end the command, too. Neither prints a
-    stack trace.
+    """If a side fails, end the command with the side's last output. On Ctrl-C, end the command, too. No stack trace is
+    printed in either case.
     """
     try:
         yield

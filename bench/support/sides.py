@@ -81,16 +81,16 @@ job.read("flights").map(slow).write("out")
 """,
 }
 FORMATS = {"filter": "string", "slow": "string"}
-"""The formats of workloads that use another format than JSON."""
+"""The formats of workloads that use a format other than JSON."""
 BY_BATCH = ("count", "windows", "join", "function", "slow")
-"""Workloads in which all batches have the same part of the input. The output of ``count`` depends on its batches; a
-query by hand with state gets batches; and the other workloads have so few records that their batches would not reach
-their final size.
+"""Workloads whose batches all have an equal share of the input. The reasons: the output of ``count`` depends on its
+batches; a handwritten query with state gets batches; and the other workloads have so few records that their batches
+would not reach their final size.
 """
 
 
 class UnsupportedError(Exception):
-    """This version of anabranch doesn't support the side. The text says why."""
+    """This version of anabranch doesn't support the side. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ def by_hand(task: Task, started: Side) -> None:
 class Anabranch:
     """``anabranch run``, as a user would type it.
 
-    In real time, records aren't delayed to wait for others, because users of real time want low latency. If latency
-    doesn't matter for the task, they wait as long as those of Kafka Streams.
+    With the real-time trigger, records aren't delayed to wait for others, because its users want low latency. Only if
+    latency doesn't matter for the task do records wait, as long as those of Kafka Streams.
 
     Attributes:
         checkout: a checkout of another commit, whose code runs; None for the code of this commit.

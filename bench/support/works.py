@@ -1,4 +1,4 @@
-"""The workloads of ``python -m bench.peers``: their input, how many records a side writes, and what these must say."""
+"""The workloads of ``python -m bench.peers``: their input, and the output that each side must write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.support.processes import side
 
 KEYS = 20_000
 A_KEY = 50
-"""The least average number of records of each key in a batch. With so many, no key is missing from a batch."""
+"""The minimum average number of records per key in a batch. With so many, no key is missing from a batch."""
 BATCHES = 5
 WINDOWS = 40
 WINDOW_SECONDS = 10
@@ -34,8 +34,8 @@ class Filled:
 
     Attributes:
         records: the number of records in all inputs together.
-        expected: how many records a side writes that writes one for each message.
-        batched: how many records a side writes that writes one for each key and batch.
+        expected: how many records are written by a side that writes one for each message.
+        batched: how many records are written by a side that writes one for each key and batch.
     """
 
     work: str
@@ -140,7 +140,7 @@ class Written:
 
 
 def written(cluster: Cluster, work: str, output: str) -> tuple[int, Written]:
-    """The number of committed records, and their content. Only the last record of each key counts in running counts."""
+    """The number of committed records, and their content (in running counts, only that of each key's last record)."""
     records = ((message.key() or b"", message.value() or b"") for message in cluster.records(output))
     return summary(work, records)
 
@@ -192,4 +192,4 @@ RESULTS: dict[str, Callable[[bytes, bytes], bytes]] = {
     "function": _fields("flights", "total"),
     "slow": _raw,
 }
-"""What a record says, in a form that is the same for all sides."""
+"""By workload, the function that returns a record's result in a form that is the same for all sides."""

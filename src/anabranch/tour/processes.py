@@ -51,7 +51,7 @@ class Interruptions:
                 signal.signal(number, handler)
 
     def at_end(self, clear_away: Callable[[], object]) -> None:
-        """Call ``clear_away`` at the end of this object's ``with`` block, when signals can't interrupt the call. If
+        """Have ``clear_away`` called at the end of this object's ``with`` block, where signals can't interrupt it. If
         several functions are added, the last one is called first."""
         self._at_end.append(clear_away)
 
@@ -108,7 +108,7 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:
-        """Send SIGKILL to this process only. The processes that it has started must end on their own."""
+        """Send SIGKILL to this process only. The processes that it has started are left to end on their own."""
         os.kill(self.pid, signal.SIGKILL)
         self.popen.wait()
 
@@ -188,7 +188,7 @@ class Processes:
 
 
 def _members(session: int) -> set[int]:
-    """The processes of a session, except zombies: processes that have ended, but for which no parent has waited yet."""
+    """The processes of a session, except zombies: ended processes that their parent hasn't waited for yet."""
     members = set()
     for pid in _pids():
         with contextlib.suppress(OSError):

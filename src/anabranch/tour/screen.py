@@ -43,7 +43,7 @@ class Screen:
             self._print(f"   {line}")
 
     def link(self, text: str, address: str) -> None:
-        """Print a text and, on a separate line that isn't wrapped, an address."""
+        """Print some text and, on a separate line that isn't wrapped, an address."""
         self.say(text)
         self._console.print(Text(f"   {address}", "cyan"), soft_wrap=True)
 

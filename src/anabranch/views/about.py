@@ -22,7 +22,7 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     None if no coordinator has ever led, or if the last leader has resigned.
     """
     lease: float
-    """How many seconds a container counts as alive after a heartbeat."""
+    """For how many seconds after a heartbeat a container counts as alive."""
     grace: float | None
     """How many seconds after the end of a silent container's lease the container loses its seat. None if the container
     keeps the seat until another process takes the seat.
@@ -102,7 +102,7 @@ class Placement(Document, frozen=True, kw_only=True):
     start: int
     """The index of the first of ``partitions`` among all partitions of the stage."""
     total: int
-    """The number of all partitions of the stage."""
+    """How many partitions the stage has in all."""
     seats: tuple[str, ...]
     racks: tuple[str | None, ...]
     """The rack of each of ``seats``; None if a rack is unknown."""
@@ -125,7 +125,7 @@ class Partitions(Document, frozen=True, kw_only=True):
     start: int
     """The index of the table's first row among all rows that match the request, in the requested order."""
     total: int
-    """The number of all rows that match the request."""
+    """How many rows match the request in all."""
     table: Table
     """The rows. ``time`` is the watermark of the partition itself, in Unix ms. ``time`` is None if it isn't known, for
     example because the container doesn't know yet that somebody is looking at partitions.

@@ -41,8 +41,8 @@ class ChangeRecord(Document, frozen=True, kw_only=True):
     predicted_pause: float | None = None
     """How many seconds output was expected to pause; None if unknown."""
     measured_pause: float | None = None
-    """How many seconds output paused. If no pause was seen, normally because no records arrived, this is 0.0. If the
-    duration isn't known, or isn't known yet, this is None.
+    """How many seconds output paused; 0.0 if no pause was seen, normally because no records arrived. None as
+    long as the duration is unknown.
     """
     paused_lane: str | None = None
     """The new lane with the longest pause; None if it isn't known. The pause ended with this lane's first output.

@@ -57,8 +57,8 @@ class DeadLetters(Document, frozen=True, kw_only=True):
     """The stream that contains ``letters``; empty if the job has no dead-letter stream."""
     letters: tuple[DeadLetter, ...]
     before: dict[str, int] = {}
-    """For each partition, the offset before which to request earlier letters. Partitions without earlier letters are
-    left out.
+    """For each partition, the value of ``before`` for a request for earlier letters. Partitions without earlier letters
+    are left out.
     """
     partly: bool = False
     """Whether the coordinator stopped reading early, because reading took too long or there was too much to read. If

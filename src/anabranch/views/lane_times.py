@@ -13,7 +13,7 @@ LANES = ("id", "stage", "group", "seat", "state", "deployment", "factor", "epoch
 MARKS = ("lane", "at", "kind", "summary", "why")
 
 MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
-"""The events of a lane that have a kind of their own. All other events have the kind ``other``."""
+"""The kinds of events about a lane. Events of all other kinds are shown as ``other``."""
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class LaneTimes(Document, frozen=True, kw_only=True):
     since: float
     until: float
     known_since: float | None
-    """The time of the oldest event about a lane that was examined. Nothing is known about earlier times. None if all
+    """The time of the oldest of the examined events about lanes. Nothing is known about earlier times. None if all
     events about the job's lanes were examined.
     """
     lanes: Table

@@ -68,9 +68,7 @@ class ChangeProgress(Document, frozen=True, kw_only=True):
     began: float
     """Seconds since 1970."""
     predicted: float | None
-    """How many seconds output is expected to pause. None if this isn't known, because another coordinator accepted the
-    change.
-    """
+    """How many seconds output is expected to pause; None if unknown because another coordinator accepted the change."""
     closing: tuple[str, ...] = ()
     """The lanes that close. If ``predicted`` is unknown, these are only the lanes that are still closing, or whose
     successors haven't begun.
@@ -90,7 +88,7 @@ class Live(Document, frozen=True, kw_only=True):
 
     at: float
     rev: str
-    """A text that changes with each generation of the job, and whenever the job's containers get new orders."""
+    """A string that changes with each generation of the job, and whenever the job's containers get new orders."""
     job: str
     served: bool
     """Whether this coordinator serves the job. If False, values that only the serving coordinator knows are None or
@@ -123,9 +121,8 @@ class Live(Document, frozen=True, kw_only=True):
     drain: DrainProgress | None = None
     stages: Table = Table(columns=STAGES)
     """While the job drains, a row for each stage that hasn't drained, in the order in which the stages drain. The
-    columns ``STAGES`` contain the number of the stage's open lanes, how many of these lanes have halted, and how many
-    of them have drained. Two other columns contain how many offsets these lanes still have to read, and how many rows
-    of state they still have to emit.
+    columns ``STAGES`` contain the stage's name, the number of its open lanes, how many of these lanes have halted, how
+    many have drained, how many offsets they still have to read, and how many rows of state they still have to emit.
     """
     held_up: Table = Table(columns=HELD_UP)
     """The lanes that can't end yet. The columns ``HELD_UP`` contain the message on which a function has been working

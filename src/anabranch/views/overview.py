@@ -31,7 +31,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lag: int | None = None
     """The lag in offsets."""
     lag_trend: float | None = None
-    """How fast the lag changed over the last minute, per second."""
+    """The change in the lag per second, over the last minute."""
     rows: float | None = None
     """The records that the job reads per second."""
     arriving: float | None = None

@@ -80,7 +80,7 @@ class _NextOffsets:
         self._begins_and_ends: dict[str, tuple[Mapping[SSP, int], Mapping[SSP, int]]] = {}
 
     def read_by(self, lane: Lane) -> frozenset[SSP]:
-        """The whole partitions that a lane reads."""
+        """The whole SSP of each partition of which a lane reads all or some buckets."""
         if lane.id not in self._read:
             self._read[lane.id] = frozenset((*wholes(lane.ssps), *lane.broadcast))
         return self._read[lane.id]
@@ -113,7 +113,7 @@ class _NextOffsets:
 
 def common(before: Mapping[int, int], now: Mapping[int, int]) -> dict[int, int]:
     """For each partition in both mappings, the lower of its two offsets. If the mappings are a job's positions at two
-    times, the job had read everything before the lower offset at both times.
+    times, the job had, at both times, read everything before the lower offset.
     """
     return {number: min(offset, before[number]) for number, offset in now.items() if number in before}
 
@@ -123,7 +123,7 @@ class _Turn:
     """The result of one call to :meth:`ReaderPositions._turn` for one stream."""
 
     revision: str
-    """The revision of the job's entry at the stream."""
+    """The revision of the job's entry among the stream's readers."""
     positions: Mapping[int, int] | None
     """The lowest offsets that the job still had to read, looked up after ``revision``; None if no lane reads the
     stream.
@@ -146,8 +146,8 @@ class ReaderPositions:
     deletes the records before these lower positions from the job's intermediate streams. Thread-safe.
 
     The earlier positions count because a power cut can destroy the most recent batches in a lane's folder. The lane
-    then reads the records of these batches again. The delay also keeps the records that a job should read again after a
-    rewind, until its lanes report their new positions.
+    then reads the records of these batches again. After a rewind, the delay also keeps the records that the job should
+    read again, until the job's lanes report their new positions.
 
     Args:
         clock: returns the current time in seconds.
@@ -163,7 +163,7 @@ class ReaderPositions:
     _told: LastTold = field(default_factory=LastTold)
 
     def look(self) -> None:
-        """Store positions and delete records, if a minute has passed."""
+        """Store positions and delete records, unless this was last done less than a minute ago."""
         with self._lock:
             if self.clock() < self._due:
                 return
@@ -256,8 +256,9 @@ class ReaderPositions:
 
     @contextmanager
     def _logged(self, what: str, job: str, **about: str) -> Iterator[None]:
-        """Inside ``with``, an error, for example in a system that the user has added, isn't raised. It is logged if it
-        is new. Streams keep more records than necessary until the next turn, which tries again."""
+        """If the body of ``with`` fails, for example in a system that the user has added, the error isn't raised. It is
+        logged, unless the same error was logged last time. The streams then keep more records than necessary until the
+        next turn, which tries again."""
         key = (job, what, *about.values())
         try:
             yield
@@ -275,7 +276,7 @@ def _can_return(job: RunningJob) -> bool:
 
 
 def _purge(systems: Systems, system: str, stream: str, before: Mapping[int, int]) -> None:
-    """Delete an intermediate stream's records before the offsets in ``before``, by partition."""
+    """Delete from each partition of an intermediate stream the records before the partition's offset in ``before``."""
     wanted = {partition: offset for partition, offset in before.items() if offset > 0}
     if wanted:
         systems.named(system).purge(stream, wanted)

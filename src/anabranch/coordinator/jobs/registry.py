@@ -57,7 +57,7 @@ class JobRegistry:
 
     Attributes:
         leases: the lock for the data that every heartbeat changes, even a heartbeat that contains only metrics. Such a
-            heartbeat doesn't wait for the jobs' lock, so never hold ``leases`` for long.
+            heartbeat waits for no other lock, so never hold ``leases`` for long.
         polls: the clients that wait for new orders.
         has_launcher: whether this coordinator's launcher starts the jobs' containers. Set this before you serve a job.
         owning: returns a context that keeps other processes from serving a job, even after ``with`` has ended, unless
@@ -195,7 +195,7 @@ class JobRegistry:
         return (None, None) if process is None else (running_job, process)
 
     def up_to_date(self, running_job: RunningJob) -> Generation:
-        """Take the steps of a job that are due, and return the job's generation after these steps."""
+        """Take all due steps of a job, and return the job's generation after these steps."""
         self.advance(running_job)
         return self.present(running_job)
 

@@ -132,8 +132,8 @@ def unheld(lane: Lane) -> Lane:
 
 
 def all_restarted(lanes: Mapping[str, Lane], deployment: int) -> dict[str, Lane]:
-    """A job's lanes, by id, as they should be stored when this deployment of the job is started again. The open lanes
-    of former deployments run again, too.
+    """A job's lanes, by id, as they should be stored when the job's deployment ``deployment`` is started again. The
+    open lanes of former deployments run again, too.
     """
     its = [lane for lane in lanes.values() if lane.deployment == deployment or lane.state is not LaneState.CLOSED]
     over = {name for lane in its for name in lane.predecessors}

@@ -129,11 +129,11 @@ class RunningJob:
         return self.reports[lane].attempt.number if lane in self.reports else 1
 
     def caught_up(self, lane: str) -> bool:
-        """Whether a lane has ended without being stopped. Unless it is closed, it ended because it had caught up."""
+        """Whether a lane has ended without being stopped. Such a lane is closed, or ended because it had caught up."""
         return self.ended(lane) and not (lane in self.reports and self.reports[lane].attempt.stopped)
 
     def followers(self) -> dict[str, list[str]]:
-        """The ids of the lanes that continue from each lane."""
+        """For each lane, the ids of the lanes that continue from it."""
         found: dict[str, list[str]] = {}
         for lane in self.lanes:
             for before in lane.predecessors:
@@ -200,7 +200,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Pairs of a lane and whether this lane is over. Also the racks of the containers, by seat."""
+        """Each lane, paired with whether it is over. Also the racks of the containers, by seat."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 

@@ -34,8 +34,8 @@ lanes' successors.
 def program_due(job: RunningJob) -> int:
     """The deployment whose code the next process should have. If some deployments have a seat without a process, the
     result is the earliest of these deployments. Otherwise, the result is the current deployment. If processes are never
-    expelled, every seat counts as a seat without a process, because the process in the seat may be dead. A new process
-    can take the seat of such a process.
+    expelled, any seat's process may be dead, and a new process can take the seat. So every seat then counts as a seat
+    without a process.
     """
     taken = job.seats.taken if job.seats.expels else frozenset()
     return min((job.deployment_of(seat) for seat in job.busy_seats - taken), default=job.deployment)
@@ -45,7 +45,7 @@ def relieved(job: RunningJob) -> bool:
     """Whether lanes of former deployments may close. During a change, if a launcher starts the containers, these lanes
     wait until the current deployment has at least as many processes as seats. The processes counted are those that hold
     a seat for this deployment, and warm processes that stand by. Without a launcher, the lanes don't wait, because the
-    successors' containers may be started only after the former containers have ended.
+    successors' containers might not be started until the former containers have ended.
     """
     if not job.seats.launched or job.state is not DeploymentState.CHANGING:
         return True
@@ -142,8 +142,8 @@ def _holders(job: RunningJob) -> frozenset[str]:
 
 
 def expel(job: RunningJob, process: Process, lanes: Sequence[Lane]) -> None:
-    """Record that a process has lost its seat. ``lanes`` are the lanes for which the process may still write, as
-    stored."""
+    """Record that a process has lost its seat. ``lanes`` are the lanes, as stored, for which the process might
+    still write."""
     del job.seats.processes[process.record.id]
     for lane in lanes:
         job.known[lane.id] = lane

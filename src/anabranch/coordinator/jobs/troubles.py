@@ -27,7 +27,7 @@ class Unread:
 
     def adopted(self, job: str, adopt: Callable[[str], bool]) -> bool:
         """Call ``adopt`` for a job, and return whether the job was adopted. An error that concerns only this job isn't
-        raised. Instead, a new error is logged."""
+        raised. It is logged, unless the same error was logged last time."""
         try:
             adopted = adopt(job)
         except _GENERAL:
@@ -54,8 +54,8 @@ def _log(job: str, what: str, error: Exception) -> None:
 @contextmanager
 def isolated(store: Store, running_job: RunningJob, what: str, at: float) -> Iterator[None]:
     """Inside ``with``, an error that concerns only this job ends the body, but isn't raised. Instead, the job's
-    ``progress.troubles`` contains the error until a later call for the same ``what`` succeeds. A new error is also
-    recorded as an event.
+    ``progress.troubles`` contains the error until a later call for the same ``what`` succeeds. Unless the job
+    already had the same error, the error is also logged, and recorded as an event.
 
     Args:
         what: a sentence that says what can't be done if the body fails.

@@ -22,13 +22,13 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""The seconds by which the start of processes that would only stand by is postponed, so that they don't compete for
-cores with a change or a failover. The seconds count from the moment at which the processes that the change or the
-failover needs are ready.
+"""How many seconds the launcher waits before it starts processes that would only stand by. Otherwise, they would
+compete for cores with a change or a failover. The wait begins when the processes that the change or the failover needs
+are ready.
 """
 READY_WITHIN = 120.0
-"""The longest time, in seconds, for which processes that would only stand by wait for the processes that a change or a
-failover needs. If the needed processes hang, the others must be able to take over.
+"""The longest time, in seconds, for which the start of processes that would only stand by is put off until the
+processes that a change or a failover needs are ready. If the needed processes hang, others must be able to take over.
 """
 
 _NO_FAILURE = (0, ConflictError.exit_code)
@@ -44,7 +44,7 @@ class Demand:
         wanted: how many processes the job needs; 0 if none should be started.
         spare: how many of these processes only stand by.
         busy: whether a change is under way, or lanes of a running job are being started. While ``busy`` is true,
-            processes that would only stand by are started later.
+            the start of processes that would only stand by is put off for ``SPARE_AFTER`` seconds.
         preparing: whether a change or a failover waits for processes that are starting or warming up. During this wait,
             no process is started that would only stand by.
         over: whether all existing processes must end.
@@ -96,7 +96,7 @@ class Member:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended. ``code`` is the exit code, or the negative number of the signal that ended the process. If
+    """How a process ended. ``code`` is the exit code, or the negated number of the signal that ended the process. If
     the exit code is unknown, or if the process couldn't be started, ``code`` is None. ``said`` is the reason: the last
     error in the process's log, or the log's last lines, or why the process couldn't be started.
     """
@@ -171,7 +171,8 @@ def joined(crew: Crew, execution: str, now: float) -> tuple[Crew, bool]:
 
 def undone(crew: Crew, former: Crew, executions: Collection[str]) -> Crew:
     """The crew, corrected for the processes ``executions``, which the launcher failed to signal. The attributes
-    ``told`` and ``killed`` of these processes get their values in ``former`` back, so that the next step tries again.
+    ``told`` and ``killed`` of these processes are set back to their values in ``former``, so that the next step tries
+    again.
     """
     marks = {member.execution: (member.told, member.killed) for member in former.members}
     members = (

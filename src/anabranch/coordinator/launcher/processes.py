@@ -90,8 +90,8 @@ class Processes:
         return self.folder / job / f"{execution}.log"
 
     def ended(self, job: str, execution: str) -> ProcessEnd | None:
-        """How a process ended; None while it is alive. The exit code is known only to the object that started the
-        process, and only in the first call after the process has ended.
+        """How a process ended; None while it is alive. Only the object that started the process knows the exit
+        code, and it returns this code only at the first call after the process has ended.
         """
         if execution in self._broken:
             return ProcessEnd(None, self._broken.pop(execution))

@@ -36,7 +36,7 @@ class Leadership:
     """Inside ``with``, takes part in the election. While the coordinator leads, adopts and advances the store's jobs,
     has lanes fenced, and has the launcher start and end containers.
 
-    On a store in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
+    If the store is in SQLite, jobs that an ``anabranch run`` process serves are left to that process.
 
     Args:
         url: this coordinator's URL.

@@ -21,7 +21,7 @@ def delete(folder: Path, so_far: str, cure: str, *, levels: int = 0) -> None:
             followed, the folder to which it leads is emptied, too. Links on deeper levels are only removed.
 
     Raises:
-        AnabranchError: something can't be deleted. A part may have been deleted.
+        AnabranchError: something can't be deleted. Part of the contents may already have been deleted.
     """
     try:
         if folder.is_dir():

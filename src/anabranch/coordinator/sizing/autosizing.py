@@ -25,7 +25,7 @@ from anabranch.protocol.status import JobStatus, LaneStatus
 __all__ = ["Assessment", "Verdict", "cooldown_seconds", "decide", "limits_of", "looked", "outside", "threads_of"]
 
 _SURE, _SURE_OF_WORK = 2.0, 10.0
-"""The factor is raised only after all looks at the job in this many seconds have found the factor too small. ``_SURE``
+"""For this many seconds, all looks at the job must have found the factor too small before it is raised. ``_SURE``
 applies if records wait too long, and ``_SURE_OF_WORK`` if functions merely work too much.
 """
 _LOOKS = 3
@@ -45,7 +45,7 @@ _STALE = 5.0
 that are out of date. If a lane has no load, its metrics don't change, so they never count as out of date.
 """
 _AFTER_UNDONE = 10
-"""After a change was undone, the factor isn't changed for this many cooldowns."""
+"""After a change has been undone, the factor isn't changed for this many cooldowns."""
 _REMEMBERED = 10
 """The number of cooldowns for which experience with a factor counts."""
 _REGRETS = 3
@@ -53,7 +53,7 @@ _SHUNNED = 30
 _MUCH_LESS = 0.6
 """If the factor falls, and rises again within ``_REGRETS`` cooldowns plus ``_SPAN`` seconds, the lower factor was too
 small. For the next ``_SHUNNED`` cooldowns, the factor isn't lowered as far again. This restriction ends earlier if the
-arrival rate falls below ``_MUCH_LESS`` times the rate at which the factor rose.
+arrival rate falls below ``_MUCH_LESS`` times the arrival rate for which the lower factor was too small.
 """
 _WORKS = 0.1
 """The speed of functions proves nothing if they work on their busiest bucket for less than this share of the time.
@@ -106,8 +106,8 @@ class Assessment:
 
     @property
     def pressing(self) -> FactorNeed | None:
-        """The need for the largest factor among the lanes whose records would wait too long, and for which a larger
-        factor would help. None if there is no such lane.
+        """Among the lanes whose records would wait too long, and for which a larger factor would help, the need of the
+        lane that needs the largest factor. None if there is no such lane.
         """
         urgent = (each for each in self.needs if each.urgent and each.factor > self.factor)
         return max(urgent, key=lambda each: (each.factor, each.now), default=None)
@@ -205,8 +205,8 @@ def decide(
 
     If records would wait too long, the factor can be raised as soon as the effect of the last change can be seen.
     Otherwise, the factor is changed only after the cooldown. In a deployment's first generation, however, the factor
-    can be raised before the cooldown is over. After a change was undone, the factor isn't changed for ten cooldowns,
-    whatever the job needs.
+    can be raised before the cooldown is over. After a change has been undone, the factor isn't changed for ten
+    cooldowns, whatever the job needs.
 
     Args:
         since: the seconds since the job's state last changed, for example at the end of a change.

@@ -24,8 +24,8 @@ share or less. For the cost, see :func:`_cost`.
 _NEARLY = 1.1
 """Of the factors that cost at most this multiple of the lowest cost, the smallest is chosen."""
 _SOON = 2
-"""Before the factor is lowered, the input is assumed to keep growing. The assumed growth is the growth in the last half
-minute, raised to this power.
+"""A smaller factor is chosen on the assumption that the input keeps growing. The assumed growth is the growth in the
+last half minute, raised to this power.
 """
 _HELD_UP = 0.5
 """If functions take less than this share of the time, and everything else takes longer than functions, functions don't
@@ -93,8 +93,8 @@ def need_of(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> FactorNeed:
 
 
 def _smaller(load: LaneLoad, seen: Scalability, aim: FactorTarget) -> int:
-    """The smallest factor that meets the target with a margin. If no smaller factor does, or if more records wait than
-    usual, the result is the current factor.
+    """The smallest factor below the current one that meets the target with a margin. If there is no such factor, or if
+    more records wait than usual, the result is the current factor.
     """
     if load.behind:
         return load.factor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 __all__ = ["UNKNOWN", "Scalability"]
 
 _ENOUGH, _MOST = 5, 30
-"""How many looks count after the factor was changed. A value needs at least ``_ENOUGH`` looks. Only the first ``_MOST``
+"""How many looks count after the factor has changed. A value needs at least ``_ENOUGH`` looks. Only the first ``_MOST``
 looks count, because later records may differ too much from the records before the change.
 """
 _NEWEST = 0.3
@@ -49,8 +49,8 @@ class Scalability:
     crowd_looks: int = 0
 
     def seen(self, factor: int, hot: float, now: float) -> Scalability:
-        """The same values, updated with a look at a lane with the factor ``factor``, whose functions take ``hot``
-        seconds per record."""
+        """The same values, updated after a look at a lane that has the factor ``factor``, and whose functions take
+        ``hot`` seconds per record."""
         if factor != self.factor:
             enough = self.looks >= _ENOUGH
             former, former_hot = (self.factor, self.hot) if enough else (self.former, self.former_hot)
@@ -64,7 +64,7 @@ class Scalability:
         return replace(after, seconds=seconds, at={**self.at, self.former: self.at.get(self.former, now), factor: now})
 
     def crowded(self, times: float) -> Scalability:
-        """The same values, updated with a look at a lane in which records wait. ``times`` is the ``crowd`` of the
+        """The same values, updated after a look at a lane in which records wait. ``times`` is the ``crowd`` of the
         lane's load."""
         mean = self.crowd + max(_NEWEST, 1 / (self.crowd_looks + 1)) * (times - self.crowd)
         return replace(self, crowd=mean, crowd_looks=self.crowd_looks + 1)

@@ -18,7 +18,7 @@ __all__ = ["ChangeStep", "ContainerRecord", "DeploymentRecord", "Event", "EventR
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Store`` only when it is used, because importing SQLAlchemy takes longer than most CLI commands run."""
+    """Import ``Store`` only when it is used, because importing SQLAlchemy takes longer than most CLI commands do."""
     if name == "Store":
         from anabranch.coordinator.store.store import Store
 

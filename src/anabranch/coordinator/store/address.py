@@ -42,7 +42,7 @@ def shown(url: str) -> str:
 
 
 def is_on_server(url: str) -> bool:
-    """Whether a store is in a PostgreSQL database, which several machines may use."""
+    """Whether a store is in a PostgreSQL database, which several machines can use."""
     return Address(url).kind == "postgresql"
 
 

@@ -42,8 +42,8 @@ def open_existing(url: str, to_write: bool = False) -> sa.Engine:
     """The database at ``url``. Creates nothing. Raises NotFoundError if there is no store, and ConfigError if the store
     can't be read.
 
-    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed. If it is an
-    SQLite file, a copy of the file is migrated in memory and made read-only. If it is in PostgreSQL,
+    A store in an older format is migrated if it is opened ``to_write``. Otherwise, the store isn't changed: if it is an
+    SQLite file, a copy of the file is migrated in memory and made read-only; if it is in PostgreSQL,
     UnsupportedFormatError is raised.
     """
     address = Address(url)

@@ -23,7 +23,7 @@ class LaneView(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed; None if it hasn't failed."""
     starved: bool = False
-    """Whether this lane can't reach the end of its inputs, because a lane upstream or a predecessor has failed."""
+    """Whether a failed lane upstream, or a failed predecessor, keeps this lane from reaching the end of its inputs."""
     closing: bool = False
     """Whether the lane should close to let its successors continue."""
 
@@ -79,8 +79,8 @@ def interrupted(snapshot: Snapshot, doing: str) -> Transition | None:
     is wanted, the deployment starts again. Otherwise, it stops if it is ``broken``, or if a stop is wanted.
 
     Args:
-        doing: what the former process was doing with the job, for the recorded reason of a new start. For example, "was
-            draining" gives "the process that was draining it died".
+        doing: what the former process was doing with the job, as part of the recorded reason for a new start. For
+            example, "was draining" gives "the process that was draining it died".
     """
     if snapshot.start_wanted:
         return Transition(to=DeploymentState.STARTING, why=f"the process that {doing} it died")
