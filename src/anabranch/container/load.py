@@ -17,8 +17,8 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""How many seconds functions have worked on each bucket. A key consists of the number of the task (at factor 1) and the
-number of the bucket."""
+"""How many seconds functions have worked on each bucket. The first part of a key is the number that the bucket's task
+has at factor 1; the second part is the number of the bucket."""
 _NOTHING: Worked = {}
 
 
@@ -66,8 +66,8 @@ class Load:
         self._worked: Worked = {}
 
     def ran(self, report: LaneReport, now: float, worked: Worked = _NOTHING) -> None:
-        """Record that a batch ended at ``now`` (seconds on any clock). ``worked`` says how long functions worked on
-        each bucket.
+        """Record that a batch ended at ``now`` (seconds on any clock). ``worked`` contains, for each bucket, the
+        seconds that functions spent on it.
         """
         self._batches.append((now, report.load.seconds))
         while now - self._batches[0][0] > _WINDOW and len(self._batches) > 2:

@@ -64,8 +64,8 @@ class Preparations(Generic[T]):
         return tuple(lane.id for lane in coming if (lane.id, lane.epoch) in self._begun and not self.under_way([lane]))
 
     def taken(self, lane: Lane) -> bool:
-        """Wait for the preparation to end, and return whether a lane's outputs were taken over under its current epoch.
-        Return False at once if no preparation was started."""
+        """Wait for a lane's preparation to end, and return whether the lane's outputs were taken over under its current
+        epoch. Return False at once if no preparation was started."""
         preparation = self._begun.get((lane.id, lane.epoch))
         if preparation is None:
             return False

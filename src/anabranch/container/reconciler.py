@@ -114,7 +114,7 @@ class Container:
 
         Raises:
             FencedError: the seat was lost; everything was stopped.
-            ProcessBrokenError: only a new process may help; everything was stopped, and the seat was returned if the
+            ProcessBrokenError: only a new process can help; everything was stopped, and the seat was returned if the
                 coordinator could be reached.
         """
         heartbeats.listen(self._turn.set)
@@ -194,7 +194,7 @@ class Container:
             yield msgspec.structs.replace(each, closing=False)
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running, once the preparation of successors has ended or takes too long."""
+        """Close the lanes that were kept running, once preparing their successors has ended or taken too long."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

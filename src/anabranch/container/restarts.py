@@ -19,7 +19,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["MOST", "ProcessBrokenError", "Restarts", "Step", "step"]
 
 MOST = 2
-"""How many times in a row the process can be replaced without progress of the failed lane."""
+"""How many times in a row the process can be replaced while the failed lane makes no progress."""
 
 
 class Step(enum.Enum):
@@ -31,8 +31,8 @@ class Step(enum.Enum):
 
 
 def step(remedy: Remedy, *, attempts_left: bool, processes_left: bool) -> Step:
-    """What follows a failure. ``remedy`` says what may help. ``attempts_left`` and ``processes_left`` say whether the
-    lane can have another attempt and another process."""
+    """What follows a failure. ``remedy`` is what might help. ``attempts_left`` is True if the lane can have another
+    attempt, and ``processes_left`` is True if it can have another process."""
     if remedy is Remedy.NONE:
         return Step.FAILED
     if attempts_left or remedy is Remedy.WAIT:  # the length of a wait is limited elsewhere
@@ -83,7 +83,7 @@ class Restarts:
 
 
 class ProcessBrokenError(AnabranchError):
-    """Raised when only a new process may help the lanes of this process. Whoever starts the new process must pass
+    """Raised when only a new process can help the lanes of this process. Whoever starts the new process must pass
     ``restarts`` on to it."""
 
     def __init__(self, restarts: Restarts) -> None:

@@ -141,7 +141,7 @@ class RootCause:
 
 
 def text_of(error: BaseException) -> str:
-    """The texts of an exception and of its causes, with Python tracebacks and Java stack traces. Never raises an
+    """The printed form of an exception and its causes, with Python tracebacks and Java stack traces. Never raises an
     exception."""
     printed: list[str] = []
     seen: set[int] = set()

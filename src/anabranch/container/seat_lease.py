@@ -74,9 +74,9 @@ class SeatLease:
 
     @property
     def must_stop(self) -> str:
-        """Why everything must end now; empty as long as the container can continue. The end of the lease is a
-        reason only until the container has given up its seat. Once there is a reason, everything must end, even if the
-        coordinator can be reached again."""
+        """Why everything must end now; empty as long as the container can continue. An expiring lease is a
+        reason only if ``stops_because`` isn't empty and the container hasn't given up its seat. Once there is a reason,
+        everything must end, even if the coordinator can be reached again."""
         keep = self.me.lease * _STOPPING
         expires = self._stops_because and not self._has_left
         if not self._refused and expires and self.lease_left <= keep:
@@ -93,7 +93,7 @@ class SeatLease:
         copies: Sequence[StandbyReport] = (),
         prepared: Sequence[str] = (),
     ) -> SentHeartbeat:
-        """The next heartbeat. ``leaving`` says whether the container gives up its seat. ``returns`` says whether a new
+        """The next heartbeat. ``leaving`` is True if the container gives up its seat. ``returns`` is True if a new
         process will ask for a seat in place of this process. For the other arguments, see :meth:`Heartbeats.take`.
         """
         self._number += 1

@@ -16,8 +16,8 @@ large file may no longer fit."""
 
 @dataclass(frozen=True)
 class Surrounding:
-    """Something outside the job that lanes depend on, such as a disk or a broker. ``name`` says what a lane waits for.
-    ``cure`` says what a user can do. ``pattern`` matches the texts of failures.
+    """Something outside the job that lanes depend on, such as a disk or a broker. ``name`` is what a lane waits for,
+    ``cure`` is what a user can do about it, and ``pattern`` matches the texts of the failures that it causes.
     """
 
     name: str

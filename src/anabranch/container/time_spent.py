@@ -19,7 +19,7 @@ _RECENT = 1.5
 
 @dataclass(frozen=True)
 class Operator:
-    """The work that the newest attempts of Spark tasks have done for an operator. ``late`` says whether the operator
+    """The work that the newest attempts of Spark tasks have done for an operator. ``late`` is True if the operator
     runs in a later Spark stage than the one that reads the sources."""
 
     label: str

@@ -155,8 +155,8 @@ class Drain:
         )
 
     def _closes(self) -> bool:
-        """Whether a last batch has anything to do. True if a batch was planned before, and if one of two conditions
-        also holds: the lane has state, or the readers of the lane's intermediate streams need the watermark."""
+        """Whether a last batch has anything to do. True if a batch was planned before and, in addition, either
+        the lane has state, or the readers of the lane's intermediate streams need the watermark."""
         return self.folder.planned() >= 0 and (self.query.plan.stateful or self.query.outputs.tells_time)
 
     def _plan_last(self) -> int:

@@ -27,7 +27,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 
 def attributed(attempt: Attempt, error: Exception) -> Failure:
-    """The failure to report for the error that ended an attempt."""
+    """The failure that is reported for the error that ended an attempt."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
@@ -80,8 +80,8 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the lane's operators, one of which may have caused the failure.
-        ranges: the first offset and the end offset, by SSP, of the batch that failed. The error's message names these
-            offsets.
+        ranges: for each SSP, the first offset and the end offset of the batch that failed. The error's message names
+            the offsets in these ranges.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

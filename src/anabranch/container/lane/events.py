@@ -13,7 +13,7 @@ __all__ = ["Event", "Order", "Result"]
 
 
 class Closing(enum.IntEnum):
-    """Whether the lane must end permanently, because successors continue from where it ends."""
+    """Whether the lane must end permanently, so that its successors can continue from where it ended."""
 
     NO = 0
     YES = 1
@@ -135,8 +135,8 @@ class QueryStopped:
 
 @dataclass(frozen=True)
 class DrainEnded:
-    """A drain has ended. ``drained`` is False if it was cancelled, if the lane has to leave or close first, or if the
-    query could not be held.
+    """A drain has ended. ``drained`` is False if the drain was cancelled, if the lane has to leave or close first, or
+    if the query could not be held.
     """
 
     drained: bool

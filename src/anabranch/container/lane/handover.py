@@ -56,7 +56,7 @@ def begins(lane: Lane, ends: Mapping[str, Mapping[SSP, int]]) -> Offsets | None:
 
 
 class PrestartedQuery:
-    """A query that was started in a lane's folder before the lane itself.
+    """A query that was started in a lane's folder before the lane itself started.
 
     The query plans its first batch at the predicted start offsets, ``starting`` (by whole SSP). The query computes and
     publishes this batch only after it is known that the lane starts at these offsets.
@@ -212,7 +212,7 @@ class Prestarter:
         return None
 
     def end(self) -> None:
-        """Abandon all prestarted queries, without waiting for their end."""
+        """Abandon all prestarted queries, without waiting for them to end."""
         self.announce((), ())
 
     def join(self, timeout: float) -> bool:

@@ -44,8 +44,8 @@ class InputEnds:
         self.sure = False
 
     def now(self, fresh: bool = False) -> dict[str, int]:
-        """The end offsets, by SSP in text form. A result is at most half a second old. If ``fresh`` is True, the
-        end offsets are always looked up again. An end offset beyond ``until`` is replaced by the offset in ``until``.
+        """The end offsets, by SSP in text form. They are looked up again if ``fresh`` is True, or if the last
+        lookup was at least half a second ago. An end offset beyond ``until`` is replaced by the offset in ``until``.
         If the lookup fails, the result is the last known end offsets; {} if none are known yet.
         """
         if fresh or self._clock() >= self._at + _EVERY:

@@ -55,8 +55,8 @@ class Live:
         return self._load.usual
 
     def ran(self, report: LaneReport, worked: Mapping[tuple[int, int], float]) -> dict[str, Any]:
-        """Record that a batch has ended. Returns the fields of the report that change, by name. ``worked`` says for how
-        many seconds functions worked on each bucket."""
+        """Record that a batch has ended. Returns the fields of the report that change, by name. ``worked``
+        contains, for each bucket, the seconds that functions spent on it."""
         with self._lock:
             self._load.ran(report, monotonic(), worked)
             spent = self._left_off(report)
@@ -69,8 +69,8 @@ class Live:
             return self._figures if self._load.idled(report, monotonic()) else {}
 
     def applied(self, report: LaneReport, query: LaneQuery | None) -> LaneReport:
-        """If a batch has been running for at least ``_AT_LEAST`` seconds, the batch's progress and the current load are
-        added to ``report``. Otherwise, the result is ``report`` without changes."""
+        """The report with the running batch's progress and the current load. If no batch has been running for at least
+        ``_AT_LEAST`` seconds, the result is ``report`` without changes."""
         at = query.under_way.now if query is not None else None
         now = monotonic()
         if query is None or at is None or at.number <= report.progress.batch or now < at.since + _AT_LEAST:

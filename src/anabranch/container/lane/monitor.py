@@ -1,6 +1,5 @@
-"""Reads the progress of a lane's queries from Spark. From this progress, updates the lane's report, the sizes of the
-next batches, and the positions committed to the inputs' systems. Also stores which SSPs are idle, and the lane's event
-time.
+"""Reads the progress of a lane's queries from Spark, and uses it to update the lane's report, the sizes of the next
+batches, and the positions committed to the inputs' systems. Also stores which SSPs are idle, and the lane's event time.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ __all__ = ["Monitor"]
 class Monitor:
     """Reads and passes on the progress of a lane's queries. Used by the lane's own thread.
 
-    ``time_noted`` says whether the lane's event time is stored in its folder.
+    ``time_noted`` is True once the lane's event time is stored in its folder.
     """
 
     def __init__(self, attempt: Attempt) -> None:
@@ -89,7 +88,7 @@ class Monitor:
 
     def note_batch_size(self, *, ends: bool = False) -> None:
         """Store the current limit for the number of records in a batch, so that later processes and lanes can start
-        with this limit. Does nothing if the limit isn't known. ``ends`` says whether the lane is ending."""
+        with this limit. Does nothing if the limit isn't known. ``ends`` is True if the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:
             self._batch_size_store.note(query.pacer.limit, ends=ends)
@@ -148,7 +147,7 @@ class Monitor:
             self.note_batch_size()
 
     def _look_for_idle(self, time: Clock) -> None:
-        """Note in the file with the lane's event time which SSPs are idle. Does nothing if the attempt ends at fixed
+        """Record which SSPs are idle, in the file with the lane's event time. Does nothing if the attempt ends at fixed
         offsets (``until``). No SSP counts as idle in such an attempt, because the results must not depend on how long
         the lane takes to reach these offsets.
         """

@@ -1,5 +1,5 @@
-"""Makes and starts a lane's queries. A query either keeps running or runs only a single batch. A query that keeps
-running may be prestarted."""
+"""Makes and starts a lane's queries. A query either runs only a single batch or keeps running. A query that keeps
+running can be prestarted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Queries:
         outputs_taken: Callable[[], bool],
     ) -> None:
         self.prestarted: PrestartedQuery | None = None
-        """The lane's prestarted query, as long as it may be needed."""
+        """The lane's prestarted query; None if there is none, or once it has been continued or abandoned."""
         self.pending_at_start = -1
         """The batch that was pending when the current query was started; -1 for none."""
         self._attempt = attempt
@@ -70,7 +70,7 @@ class Queries:
         self._analysis.start()
 
     def end_analysis(self) -> None:
-        """If the analysis was started, wait for its end."""
+        """If the analysis was started, wait for it to end."""
         if self._analysis is not None:
             self._analysis.join()
 
@@ -80,9 +80,9 @@ class Queries:
             prestarted.abandon()
 
     def make(self) -> LaneQuery:
-        """Make the query for the current content of the folder. A pending batch is corrected first. If the clock was
-        set back before the batch was planned, the batch gets a later processing time. If the batch took too long when
-        it last ran, the batch is planned again with fewer records, if possible.
+        """Make the query for the current content of the folder. A pending batch is corrected if necessary. If the clock
+        was set back before the batch was planned, the batch gets a later processing time. If the batch took too long
+        when it last ran, the batch is planned again with fewer records, if possible.
         """
         query = self._made()
         self.mend_time(query)

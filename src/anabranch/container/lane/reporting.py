@@ -73,7 +73,7 @@ class Reporter:
     def batch_ended(self, worked: Mapping[tuple[int, int], float], **changes: Any) -> None:
         """Report the results of a batch (``changes``), how busy the lane is, and which bucket is the busiest.
 
-        ``worked`` says how many seconds functions worked on each bucket.
+        ``worked`` contains, for each bucket, the seconds that functions spent on it.
         """
         before = self.current.progress.rows
         self.update(**{**changes, **self._live.ran(self.current.changed(**changes), worked)})

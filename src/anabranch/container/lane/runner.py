@@ -153,8 +153,8 @@ class LaneRunner:
         self.life.tell(events.Drain(order))
 
     def acknowledge(self, upstream_ended: bool) -> None:
-        """Record that the coordinator knows the lane's folder, so that a query can start. ``upstream_ended`` says
-        whether all lanes that write the lane's inputs have ended.
+        """Record that the coordinator knows the lane's folder, so that a query can start. ``upstream_ended`` is
+        True if all lanes that write the lane's inputs have ended.
         """
         self.life.tell(events.Acknowledge(upstream_ended))
 

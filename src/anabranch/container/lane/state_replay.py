@@ -22,8 +22,8 @@ the times of the oldest ones are added up."""
 
 class StateReplay:
     """Keeps the estimate for one lane up to date with the lane's batches. ``tasks`` is the number of Spark tasks that
-    replay at the same time. If Spark doesn't report its snapshots, the changes of new batches are left out of the
-    estimate."""
+    replay at the same time. If Spark doesn't report its snapshots, the changes that new batches make are left
+    out of the estimate."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = max(1, tasks)

@@ -173,7 +173,7 @@ class LaneSupervisor:
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
-        """Wait up to ``timeout`` seconds for the end of the last attempt's thread. Returns whether it has ended."""
+        """Wait up to ``timeout`` seconds for the last attempt's thread to end. Returns whether the thread has ended."""
         return self._runner.join(timeout)
 
     @property
@@ -194,7 +194,7 @@ class LaneSupervisor:
 
     @property
     def needs_process(self) -> bool:
-        """Whether the lane has failed, and only a new process may help."""
+        """Whether the lane has failed, and only a new process can help."""
         return self._state.phase is Phase.NEEDS_PROCESS
 
     @property

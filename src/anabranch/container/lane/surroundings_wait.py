@@ -1,5 +1,5 @@
-"""Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure. This
-includes the pauses between the lane's attempts, and the end of the wait if it takes too long."""
+"""Determines how long a lane waits for its surroundings (such as a disk or a broker) to recover from a failure:
+how long the lane pauses between its attempts, and when the wait has taken too long."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class Asking:
         self._under_way: Counter[tuple[str, bool]] = Counter()
 
     async def run(self, job: str, act: Callable[[], T], *, changes: bool) -> T:
-        """Call ``act`` in its own thread. ``changes`` says whether ``act`` changes the job or only asks something.
-        Raises ConflictError if too many threads of this kind are already running for the job.
+        """Call ``act`` in its own thread. ``changes`` is True if ``act`` changes the job, and False if it only asks
+        something. Raises ConflictError if too many threads of this kind are already running for the job.
         """
         kind = job, changes
         if self._under_way[kind] >= _MOST:

@@ -80,8 +80,7 @@ class _RefusalEvent:
 
     at: float
     others: int = 0
-    """How many later refused requests for the job were recorded only in the file. Such a request didn't become an
-    event."""
+    """How many later refused requests for the job didn't become events, and were recorded only in the file."""
 
 
 class AuditTrail(Protocol):

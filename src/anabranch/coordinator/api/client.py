@@ -53,7 +53,7 @@ class Client(Operations):
 
     - UnreachableError: nothing listens at the URL, something other than a coordinator answers there, or the connection
       breaks off.
-    - OutOfTimeError: there is no answer in time.
+    - OutOfTimeError: no answer arrives in time.
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
       reason.
 
@@ -144,8 +144,8 @@ class Client(Operations):
 
         The coordinator that answered last is asked first (at the beginning, the coordinator at the first URL). If a
         coordinator doesn't answer, or says that it doesn't lead, the next one is asked. If no leading coordinator
-        answers, the result is the answer of a coordinator that doesn't lead. If there is no answer at all, one of the
-        errors is raised. An error of a coordinator that refuses this client takes precedence over an error of a
+        answers, the result is the answer of a coordinator that doesn't lead. If there is no such answer either, one of
+        the errors is raised. An error of a coordinator that refuses this client takes precedence over an error of a
         coordinator that doesn't lead. Both take precedence over any other error.
         """
         second_best: bytes | None = None
@@ -213,7 +213,7 @@ def _kind(answer: httpx.Response) -> str:
 
 
 def _stranger(url: str, said: str) -> UnreachableError:
-    """The error if something other than a coordinator answers at a URL."""
+    """The error to raise if something other than a coordinator answers at a URL."""
     return UnreachableError(
         f"what answers at {without_passwords(url)} isn't a coordinator: {said}",
         "see whether the URL is the coordinator's own; if a proxy is before it, whether the proxy reaches it",

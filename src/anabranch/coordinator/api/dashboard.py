@@ -71,7 +71,7 @@ class _Asset:
 
 
 class Dashboard:
-    """Answers requests for the dashboard's files, which contain no data and need no token, and passes on all others."""
+    """Answers requests for the dashboard's files, which contain no data and need no token. Passes on other requests."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

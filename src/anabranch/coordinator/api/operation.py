@@ -30,8 +30,8 @@ Method = Literal["GET", "POST", "PUT"]
 STANDS_BY = "X-Anabranch-Stands-By"
 """A response header by which a coordinator says that it doesn't lead, so that clients can ask another coordinator."""
 MAX_BYTES = 16_000_000
-"""The maximum size of the body of most requests, in bytes. (A heartbeat with 1,000 positions has several hundred
-kilobytes.)"""
+"""The maximum size of the body of most requests, in bytes. (A heartbeat with 1,000 positions takes several
+hundred kilobytes.)"""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Operation(Generic[P, R]):
         changes: whether the operation can change something.
         private: whether the operation requires the role ``operate``. If not, the role ``read`` suffices.
         by_leader: whether only the coordinator that leads may carry out the operation.
-        asks_systems: whether the operation may wait for answers from the systems of a job's streams.
+        asks_systems: whether the operation may have to wait for answers from the systems of a job's streams.
         max_bytes: the maximum size of a request's body, in bytes.
-        waits: the parameter that says how many seconds the coordinator may wait before it answers; empty if none.
+        waits: the parameter with the number of seconds that the coordinator may wait before it answers; empty if none.
         by_generation: whether the answer stays the same as long as the job has the same generation.
         fresh_for: the seconds for which an answer is reused for all clients. The value is 0.0 if answers aren't reused,
             or if they are reused without a time limit because of ``by_generation``.

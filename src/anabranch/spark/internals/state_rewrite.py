@@ -1,7 +1,7 @@
 """Copies chosen rows of state to another checkpoint, with the part of Spark that repartitions a stopped query's state.
 
-Spark has no public call that copies only some rows of state. Spark's internal call accepts any function that transforms
-the rows of state (tested with 4.3.0).
+Spark has no public call that copies only some rows of state, but its internal call for repartitioning accepts any
+function that transforms the rows (tested with 4.3.0).
 """
 
 from __future__ import annotations

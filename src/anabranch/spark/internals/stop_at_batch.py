@@ -53,21 +53,21 @@ def end(
 ) -> None:
     """End a query, at a batch boundary if possible: let the running batch be committed, and let no further batch begin
     (but see ``another``). When this function returns, the query has ended, and ``query.exception()`` says whether the
-    last batch has failed.
+    last batch failed.
 
     This function sets the query's state in Spark to "terminated", so that the query ends on its own after the running
     batch. Spark would abandon a batch that is still being planned. So this function first waits, for up to
     :data:`STOPS_WITHIN` seconds, until no batch is being planned.
 
-    ``stop()`` would interrupt a running batch. So this function calls ``stop()`` only if the query waits for its next
-    trigger, if ``hurry`` returns true, or if the query still runs although no batch has been written for
+    ``stop()`` would interrupt a running batch. So this function calls ``stop()`` only if the query is waiting for its
+    next trigger, if ``hurry`` returns true, or if the query hasn't ended although no batch has been written for
     :data:`STOPS_WITHIN` seconds.
 
     If this Spark lacks the surface, this function only calls ``stop()``, as soon as no batch is being written or
     ``hurry`` returns true.
 
-    If this function has called ``stop()``, a batch may be planned but not committed. The caller must then have another
-    query finish this batch, or take the batch back.
+    A call of ``stop()`` can leave a batch planned but uncommitted. The caller of this function must then start another
+    query that finishes this batch, or undo the planning of the batch.
 
     Args:
         writes: returns whether a batch is planned and is being written.

@@ -263,7 +263,7 @@ def _within(seconds: float, ask: Callable[[], str]) -> str | None:
 
 
 def _answer(ask: Callable[[], str]) -> str:
-    """The result of ``ask``, or a text that describes the exception that it raises."""
+    """The result of ``ask`` or, if it raises an exception, a description of the exception."""
     try:
         return ask()
     except Exception as error:

@@ -2,7 +2,7 @@
 
 A Spark task is ended early if its batch is broken off, or if one of its workers has died. The pipes to the Spark task's
 workers are then closed. If a pipe is closed between two Arrow batches, pyarrow mistakes this for the end of the input,
-and the worker would commit its partial result.
+and without this module, the worker would commit its partial result.
 """
 
 from __future__ import annotations

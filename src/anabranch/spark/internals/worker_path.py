@@ -1,10 +1,10 @@
 """Removes Spark's own archives from the module search path of Python workers.
 
-Spark puts three archives in front of this path: PySpark, py4j, and the jar of its own core. They make workers slow:
+Spark puts three archives at the front of this path: PySpark, py4j, and the jar of Spark's core. They slow workers down:
 
-- In each new worker, Spark lets Python read the directories of all archives on the path again. This takes about 0.1 s
-  of a core, because the jar has 6,000 entries.
-- PySpark's archive contains source code only, so each process that imports from this archive compiles it again.
+- In each new worker, Spark makes Python read the directories of all archives on the path again. This takes about 0.1 s
+  of CPU time, because the jar has 6,000 entries.
+- PySpark's archive contains only source code, so each process compiles again whatever it imports from this archive.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def drop_archives() -> None:
 
     The archives with PySpark and py4j are needed if imports would otherwise not find the PySpark package to which the
     archives belong. (Another version of PySpark may be installed.) An archive from which modules have been imported
-    also stays. Archives of the user's are left alone.
+    also stays. The user's own archives are left alone.
     """
     _remove(_unused(_JAR))
     archives = _unused(_PYTHON)
@@ -37,15 +37,15 @@ def drop_archives() -> None:
 
 
 def _unused(names: re.Pattern[str]) -> set[str]:
-    """The archives with such names on the module search path from which no module has been imported."""
+    """The archives on the module search path whose names match, and from which no module has been imported."""
     archives = {path for path in sys.path if names.fullmatch(os.path.basename(path))}
     files = [str(getattr(module, "__file__", None)) for module in [*sys.modules.values()]]
     return {path for path in archives if not any(file.startswith(path + os.sep) for file in files)}
 
 
 def _is_installed(folder: str, paths: list[str]) -> bool:
-    """Whether imports from ``paths`` find py4j, and the PySpark package whose archives are in a folder. The folder is
-    ``python/lib`` in the package itself or, in a distribution of Spark, ``lib`` next to the package.
+    """Whether imports from ``paths`` find py4j, and the PySpark package to which the archives in ``folder`` belong.
+    This folder is ``python/lib`` in the package itself or, in a distribution of Spark, ``lib`` next to the package.
     """
     pyspark, py4j = (PathFinder.find_spec(name, paths) for name in ("pyspark", "py4j"))
     if pyspark is None or pyspark.origin is None or py4j is None or py4j.origin is None:

@@ -49,14 +49,14 @@ def interpreter() -> str:
 
     The script runs this process's interpreter, with these differences:
 
-    - Spark's zips aren't on the module path. By default, Spark puts a zip with PySpark's sources on this path, before
-      the installed PySpark. Each process for a source or a function then compiles these sources again, which takes most
-      of a second.
+    - Spark's zips aren't on the module path. By default, Spark puts a zip with PySpark's source code on this path,
+      before the installed PySpark. Each process for a source or a function would compile this code again, which takes
+      most of a second.
     - The working folder isn't on the module path (``-P``). Otherwise, a job file named ``json.py`` in that folder would
       replace Python's own module.
-    - Daemons, and the processes of sources, are started with :mod:`fork_client`. :mod:`planning_daemon` takes the place
-      of Spark's own daemon, which no setting can replace. This difference is left out if PySpark lacks a part of the
-      surface :data:`SOURCES`.
+    - Daemons, and the processes of sources, are started with :mod:`fork_client`. No setting can replace Spark's own
+      daemon, so :mod:`planning_daemon` is run in its stead. If PySpark lacks any part of the surface :data:`SOURCES`,
+      Spark's own way is kept.
     """
     folder = scratch.folder("python")
     file = folder / "python"

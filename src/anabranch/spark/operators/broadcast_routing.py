@@ -36,7 +36,7 @@ class BroadcastRouting:
     record.
 
     Attributes:
-        ssps: the whole SSPs of the stream that the lane reads.
+        ssps: the stream's SSPs that the lane reads, as whole SSPs.
         key: the bytes of a record's key.
     """
 
@@ -45,9 +45,9 @@ class BroadcastRouting:
     key: Column
 
     def given(self, records: DataFrame) -> DataFrame:
-        """One row for each record and each virtual task of the lane that gets the record. Adds two columns. ``task`` is
-        the number of the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket of
-        the record's key.
+        """For each record, a row for each of the lane's virtual tasks that get the record. Adds two columns. ``task``
+        is the number of the task at factor 1. ``bucket`` is the bucket of the virtual task; null stands for the bucket
+        of the record's key.
         """
         one = "task int, bucket int, begins array<bigint>"
         every = F.from_json(F.lit(json.dumps(self._tasks)), f"array<struct<{one}>>")
@@ -61,8 +61,8 @@ class BroadcastRouting:
         return rows.select(*[F.col(name) for name in records.columns], *given)
 
     def first(self) -> Column:
-        """A condition that selects the records that only this lane must reject if they are unreadable. It is true for
-        the records in the lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
+        """A condition for the records that this lane, and no other, must reject if they are unreadable: those in the
+        lane's buckets of the task :data:`FIRST`, from each bucket's start offset on.
         """
         known = {ssp.partition: broadcasts.floors(self.lane, ssp, FIRST) for ssp in self.ssps}
         if all(at == NEVER for each in known.values() for at in each):

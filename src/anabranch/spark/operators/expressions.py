@@ -1,4 +1,4 @@
-"""Determines which columns an SQL expression may use, based on its text. In case of doubt, the expression counts as
+"""Determines which columns an SQL expression might use, based on its text. In case of doubt, the expression counts as
 using the column.
 """
 
@@ -18,7 +18,7 @@ _QUOTED = re.compile(
 """Names and texts in quotes."""
 _WORD = re.compile(r"\w+")
 _OPERAND = re.compile(r"[\w)\]']$")
-"""The end of an operand, in a text in which everything quoted was replaced by ''."""
+"""Matches the end of an operand in an expression whose quoted parts were replaced by ''."""
 _KEYWORD = re.compile(
     r"\b(?:all|and|any|as|between|by|case|distinct|div|else|escape|filter|from|i?like|in|is|not|on|or|over|regexp|rlike|"
     r"select|some|then|when|where)$",
@@ -28,9 +28,8 @@ _KEYWORD = re.compile(
 
 
 def names(expression: str, column: str) -> bool:
-    """Whether an expression may use a column. The expression may use the column if its text contains the column's name,
-    or if its text contains the word IDENTIFIER. The column's name counts even in a comment or in quotes. (As in Spark,
-    case doesn't matter.)
+    """Whether an expression might use a column. This is so if its text contains the column's name, even in a comment or
+    in quotes, or the word IDENTIFIER. (As in Spark, case doesn't matter.)
     """
     text, name = expression.casefold(), column.casefold()
     words = _WORD.findall(text)
@@ -42,8 +41,8 @@ def names(expression: str, column: str) -> bool:
 
 
 def has_star(expression: str) -> bool:
-    """Whether an expression may contain a star that stands for columns, such as ``*``, ``s.*`` or ``struct(*)``: a star
-    that isn't a multiplication sign, and isn't in ``count(*)``.
+    """Whether an expression might contain a star that stands for columns, such as ``*``, ``s.*`` or ``struct(*)``: a
+    star that isn't a multiplication sign, and isn't in ``count(*)``.
     """
     text = _COUNT.sub("count(1)", _QUOTED.sub("''", expression))
     if "*" not in text:

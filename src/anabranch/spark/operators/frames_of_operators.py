@@ -89,7 +89,7 @@ class Context:
         functions: the functions of the job, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: the nodes of the stage whose results may have keys or event times that a function has changed.
+        changed: the nodes of the stage after which rows may have keys or event times that a function has changed.
         on_error: returns the object that receives rows that can't be processed; None if such a row fails the lane.
         on_null_key: like ``on_error``, for rows with a null key that reach state or a shuffle inside the query.
         on_late: returns the object that receives late rows that become dead letters.
@@ -158,7 +158,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
 
 
 def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if the inputs have a column with different types. Spark would cast them to one type, which
+    """Raises GraphError if a column has different types in the inputs. Spark would cast all values to one type, which
     fails for some values. Numeric types may differ, because Spark widens them. A column without a type (``NULL``) fits
     any type.
     """
@@ -375,8 +375,8 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
 
     - If a function may have changed keys or event times, ``on_null_key`` and ``on_error`` say whether these rows are
       rejected here or fail the lane.
-    - If no function may have changed them, these rows only lack a key, because sources leave out records without event
-      time. If ``on_null_key`` is "fail", such a row fails the lane. Otherwise, the rows are left out here, and
+    - If no function can have changed them, all that these rows lack is a key, because sources leave out records without
+      event time. If ``on_null_key`` is "fail", such a row fails the lane. Otherwise, the rows are left out here, and
       :class:`anabranch.spark.query.rejections.Rejections` rejects their records.
 
     Args:

@@ -51,7 +51,7 @@ def joined(node: Node, left: DataFrame, right: DataFrame, keys: Sequence[str], t
 
     Raises:
         GraphError: the keys of the two sides have different types, or both sides have a column of the same name that
-            isn't part of the key. (The names are compared after the ``prefix`` was added on the right side.)
+            isn't part of the key. (The names are compared after the ``prefix`` has been added on the right side.)
     """
     _check_keys(node, left, right, keys)
     mine, its = _names(left), _names(right)

@@ -1,5 +1,5 @@
-"""Finds rows that arrive too late for their windows. A row is too late by the same watermark by which Spark would drop
-the row."""
+"""Finds rows that arrive too late for their windows. A row is judged by the same watermark by which Spark would
+drop it."""
 
 from __future__ import annotations
 

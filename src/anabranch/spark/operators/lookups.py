@@ -180,10 +180,10 @@ def joined(node: Node, frame: DataFrame, table: DataFrame) -> DataFrame:
 
     The whole table is sent to each executor, so rows stay in their Spark tasks, and keep their order.
 
-    Spark doesn't compute a batch at all if it knows in advance that no row can result: the table is empty, or none of
-    the table's rows satisfies a condition on its columns. The batch's unreadable records would then go unnoticed, and
-    its state wouldn't be committed. So each column of the table is made to depend on the Spark task, which Spark can't
-    know in advance.
+    Spark doesn't compute a batch at all if it knows in advance that no row can result, because the table is empty or
+    none of its rows satisfies a condition on its columns. The batch's unreadable records would then go unnoticed, and
+    the batch's state wouldn't be committed. So each column of the table is made to depend on the number of the Spark
+    task, which Spark can't know in advance.
 
     Raises:
         GraphError: a column of ``on`` is missing; or both sides have another column of the same name, even with the

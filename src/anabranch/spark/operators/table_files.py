@@ -31,8 +31,8 @@ _WIDER = {
     "timestamp_ntz": ("timestamp",),
 }
 """For each type that a column of a Parquet, ORC or Delta table can have, the other types that the job may declare for
-the column. A binary column can be declared as a string, because some programs write texts to Parquet files without
-marking them as texts. Times without a zone are read as times in UTC.
+the column. A binary column can be declared as a string, because some programs write strings to Parquet files without
+marking them as strings. Times without a zone are read as times in UTC.
 """
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _NESTED = (ArrayType, MapType, StructType)
@@ -42,7 +42,7 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
     """The table that a ``join_table`` reads from a file, or from a folder of files.
 
     Raises:
-        GraphError: the files lack a declared column, have the column with another type, or are CSV files with different
+        GraphError: a declared column is missing from the files or has another type there, or CSV files have different
             headers.
         OperatorError: the columns of JSON files can't be inferred.
     """
@@ -139,9 +139,9 @@ def check_keys(node: Node, table: pa.Table) -> None:
 
 
 def _has_new_names(table: DataFrame) -> bool:
-    """Whether Spark may have made up names for columns of a CSV table. Spark does this if the header has an empty name
-    or has a name twice, and the new name ends with the column's number. If no names were made up, Spark can compare the
-    names with the header again when it reads rows, in case the file has been replaced since.
+    """Whether Spark may have made up names for columns of a CSV table. Spark does this if a name in the header is empty
+    or occurs twice. A name that Spark has made up ends with the column's number. If no names were made up, Spark can
+    compare the names with the header again when it reads rows, in case the file has been replaced since.
     """
     return any(name.endswith(str(number)) for number, name in enumerate(table.columns))
 
@@ -226,7 +226,7 @@ def _cast(node: Node, table: DataFrame, name: str, field: StructField) -> Column
 
 
 def _check_headers(node: Node, table: DataFrame) -> None:
-    """Raises GraphError if the table's files have different headers. Spark would read all files by one header."""
+    """Raises GraphError if the table's files have different headers. Spark would apply one header to all files."""
     if len(table.inputFiles()) < 2:
         return
     lines = table.sparkSession.read.text(node.args["path"]).where("trim(value) <> ''")

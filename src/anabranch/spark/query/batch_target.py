@@ -26,7 +26,7 @@ _AWAITED = 0.5
 bench/backlog, one half costs no throughput, and a quarter would cost a tenth of the throughput.
 """
 _BUCKETS = 1000
-"""The maximum number of buckets that counts for the size of a batch. (No container works on many more at once.)"""
+"""The maximum number of buckets that count toward the size of a batch. (No container works on many more at once.)"""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class LaneBatchTarget:
 
         Some outputs would get a batch's rows twice if the batch ran again. If the lane has such outputs, a batch can't
         always be broken off, so a change may have to wait for the batch. To shorten this wait, the target of a lane
-        that calls functions is multiplied by :data:`_AWAITED`. A lane of only SQL keeps the full target, because fixed
-        costs take up much of the time of each batch.
+        that calls functions is multiplied by :data:`_AWAITED`. A lane that consists only of SQL keeps the full target,
+        because fixed costs take up much of the time of each batch.
         """
         target = self.plan.settings.job.target_batch_seconds or math.inf
         return target * _AWAITED if self.outputs.repeats and self.plan.calls_functions else target

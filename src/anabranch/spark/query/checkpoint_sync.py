@@ -35,8 +35,8 @@ class CheckpointSync:
         self._synced: dict[str, set[str]] | None = None
 
     def sync(self) -> int:
-        """Sync all files of the logs and of the state that are new since the last call, and return their number; 0 if
-        the folder isn't on a local disk. The first call leaves out old files; see :data:`_RECENT`.
+        """Sync all files that were added to the logs and to the state since the last call, and return their number; 0
+        if the folder isn't on a local disk. The first call leaves out old files; see :data:`_RECENT`.
 
         Raises:
             OSError: the files can't be synced.

@@ -101,9 +101,8 @@ class Clock:
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with new control
-        records. In each intermediate stream, the control records before the lane's positions are read. The result is
-        :attr:`progress` itself if nothing has changed, except how far control records were read and which lanes are
-        gone.
+        records. These are read up to the lane's position in each intermediate stream. If nothing has changed but how
+        far control records were read and which lanes are gone, the result is :attr:`progress` itself.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 
@@ -139,8 +138,8 @@ def read(path: Path) -> Clock | None:
 
 
 def note_idle(path: Path, idle: Mapping[str, int]) -> None:
-    """Record which SSPs seem idle, and the lane's position in each of these SSPs. The record is a file next to the
-    clock file ``path``."""
+    """Write down which SSPs seem idle, and the lane's position in each of these SSPs, in a file next to the clock file
+    ``path``."""
     part = path.with_suffix(".idle-part")
     part.write_text(json.dumps(idle))
     part.replace(path.with_suffix(_IDLE))

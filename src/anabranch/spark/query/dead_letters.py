@@ -64,7 +64,7 @@ class WorkerDeadLetters:
         said: the accumulator through which Spark tasks report to the driver.
         gathers: whether Spark tasks only report the records that they reject, and :func:`put` later writes the dead
             letters. This is necessary if several Spark tasks may reject the same record of a broadcast input. It is
-            also necessary if several Spark tasks may reject records of one slot that only one of them may write.
+            also necessary if several Spark tasks may reject records of one slot, which only one Spark task can write.
     """
 
     job: str
@@ -214,7 +214,7 @@ class Rejects:
 
 
 def _values(row: pa.RecordBatch) -> dict[str, Any]:
-    """The columns of a row as Python values, or as text if Python has no such type."""
+    """The columns of a row as Python values. If a value can't be converted, a description of the error replaces it."""
     found = {}
     for name, column in zip(row.schema.names, row.columns, strict=True):
         try:
@@ -228,7 +228,7 @@ def _identity(source: int, errors: Mapping[int, str], derived: Iterable[_Derived
     """A digest of the records and rows that a Spark task has rejected from one partition, without the error texts. If
     the Spark task is repeated, the digest stays the same. Two Spark tasks that reject the same records get equal
     digests. But if a Spark task rejects rows that don't come from a single record, its digest also covers the Spark
-    task's number and the source, because different rows of this kind may be equal.
+    task's number and the source, because different rows of this kind may have the same contents.
     """
     rows = sorted((offset, key or b"", key is None, value) for offset, key, value, _ in derived)
     content = sorted(errors), rows, (task_number(), source) if rows else None

@@ -16,11 +16,11 @@ from anabranch.spark.query import clock
 __all__ = ["CompletedBatch", "newest", "since"]
 
 _STATE_BYTES = "rocksdbSstFileSize"
-"""Spark's name for a RocksDB metric: the total size of the files of a state."""
+"""Spark's name for a RocksDB metric: the total size of the state's files."""
 _REPLAY_MS = "rocksdbReplayChangeLogLatencyMs"
 _SNAPSHOT = "SnapshotLastUploaded."
-"""How the names of Spark's metrics for snapshots begin. Each metric has the version of a state partition's last
-snapshot.
+"""How the names of Spark's metrics for snapshots begin. The value of each of these metrics is the version of a state
+partition's last snapshot.
 """
 
 
@@ -56,7 +56,7 @@ class CompletedBatch:
 
 
 def newest(spark: SparkSession, query: StreamingQuery) -> str:
-    """A text that identifies a query's newest report; empty if there is no report yet."""
+    """A string that identifies a query's newest report; empty if there is no report yet."""
     return query_progress.newest(spark, query)
 
 

@@ -44,9 +44,9 @@ class LaneTime:
 
         Any old file is deleted. A new file is written in these cases:
 
-        - The last planned batch is committed: the file has the event time after this batch. To determine this
-          time, the lane reads again the batch's records whose event times determine the watermark.
-        - No batch has been planned yet, and :attr:`inherited` isn't None: the file has the event time that
+        - The last planned batch is committed: the file contains the event time after this batch. To determine this
+          time, the lane rereads those records of the batch whose event times determine the watermark.
+        - No batch has been planned yet, and :attr:`inherited` isn't None: the file contains the event time that
           :attr:`inherited` returns.
 
         If the last planned batch is pending, no file is written, because the batch runs again anyway.

@@ -23,7 +23,7 @@ def of_records(lane: Lane, ssps: Iterable[SSP], key: Column) -> Column | None:
     If a record's key is null, the offset determines the bucket.
 
     Args:
-        ssps: the whole SSPs of the stream that the lane reads.
+        ssps: the stream's SSPs that the lane reads, as whole SSPs.
         key: the bytes of a record's key.
     """
     its = floors(lane)

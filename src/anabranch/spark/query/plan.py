@@ -179,7 +179,7 @@ class LanePlan:
         False in each of these cases:
 
         - The lane has no state, or a row with a null key fails the lane anyway.
-        - A shuffle or a function may have changed keys, so that a row's null key may not come from its record.
+        - A shuffle or a function may have changed keys, so a row's null key needn't come from its record.
         """
         stateful = self.group.stateful
         shuffled = any(is_shuffle(node) for node in self.group.nodes)

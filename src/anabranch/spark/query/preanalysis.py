@@ -39,8 +39,8 @@ class PreanalyzedQuery:
     query: LaneQuery
 
     def known(self, query: LaneQuery) -> LaneQuery | None:
-        """``query``, with the analysis that was made in advance. Call this once it is known where the lane starts. None
-        if the analysis doesn't fit the lane; see :func:`is_as_foreseen`.
+        """``query``, with the analysis that was made in advance; None if the analysis doesn't fit the lane (see
+        :func:`is_as_foreseen`). Call this when it is known where the lane starts.
         """
         return query.as_analyzed(self.query) if is_as_foreseen(self.query.lane, query.lane) else None
 
