@@ -21,15 +21,14 @@ __all__ = [
 ]
 
 _SHORT = 1.0
-"""If a lane reported no running batch, its next batch may have begun since the report. The estimate includes such a
-batch only if it takes longer than this many seconds."""
+"""If a lane reported no running batch, its next batch has probably begun since the report. The estimate includes this
+batch only if it is expected to take longer than this many seconds."""
 _HALTING = 0.5
 """The expected seconds from the start of a drain until all lanes have halted, reported their positions, and been told
 where to stop.
 """
 _STAGE = 0.3
-"""The seconds that a stage takes to drain, in addition to the last batches of its lanes. All windows close in these
-last batches."""
+"""The seconds that a stage takes to drain, not counting the last batches of its lanes, in which all windows close."""
 _OF_A_BATCH = 0.35
 """The duration of a batch without records, as a fraction of the time that other batches spend outside functions."""
 _WINDOWS = 60_000
@@ -38,9 +37,9 @@ _WINDOWS = 60_000
 
 @dataclass(frozen=True)
 class DrainRemainder:
-    """The remaining work of a drain, in numbers. ``stages`` and ``lanes`` haven't drained yet. ``records`` counts the
-    offsets that lanes still have to read. ``windows`` counts the rows of state that lanes still have to emit, for
-    example one row for each window and key.
+    """The remaining work of a drain, in numbers. ``stages`` and ``lanes`` count those that haven't drained yet.
+    ``records`` counts the offsets that lanes still have to read. ``windows`` counts the rows of state that lanes still
+    have to emit, for example one row for each window and key.
     """
 
     stages: int

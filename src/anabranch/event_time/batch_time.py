@@ -14,8 +14,8 @@ def now(reached: int, elapsed: float, wall: int) -> int:
     """A lane's processing time in Unix ms. Normally, this is the time on the machine's clock. But if the lane's time is
     ahead of this clock, the lane's time passes more slowly, at ``PACE``, until the clock has caught up.
 
-    The lane's time can be ahead because the clock was set back, or because the lane ran on another machine. It never
-    goes back, so closed windows stay closed, and no open window closes early.
+    The lane's time can be ahead because the clock was set back, or because the lane ran on another machine. The
+    lane's time never goes back, so closed windows stay closed, and no open window closes early.
 
     Args:
         reached: the lane's last time, in Unix ms.

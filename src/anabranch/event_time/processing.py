@@ -10,7 +10,7 @@ __all__ = ["closed"]
 
 _TICK = 1_000
 _PART = 10
-"""Within the length of a session's gap, anabranch checks this many times which sessions have ended, but at most once a
+"""How often anabranch checks which sessions have ended: this many times in each session gap, but at most once a
 second. The checks are necessary because a session, unlike other windows, can end at any time.
 """
 

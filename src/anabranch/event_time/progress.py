@@ -23,8 +23,8 @@ class Upstream:
             only from the control records of its co-writers has the lowest watermark of its predecessors.
         gone: the lanes whose reports no longer count, such as lanes that their successors have replaced. Each of these
             lanes is mapped to the lanes that have since sent a report that doesn't name it. Once all lanes in ``heard``
-            have sent such a report, the lane is removed, because no later report can name it. In the log, a lane's last
-            report precedes the reports of its successors, and new lanes don't name lanes that were closed before.
+            have sent such a report, the lane leaves ``gone``, because no later report can name it. In the log, a lane's
+            last report precedes the reports of its successors, and new lanes don't name lanes that were closed before.
         resting: lanes that are idle, according to their last control records.
     """
 
@@ -150,7 +150,7 @@ def all_idle(progress: Progress, delays: Mapping[str, int | None]) -> bool:
 
 
 def resting(progress: Progress, delays: Mapping[str, int | None]) -> list[str]:
-    """The SSPs in ``delays`` that don't hold the watermark back because they are idle. For ``delays``, see
+    """The SSPs in ``delays`` that are idle, and so don't hold the watermark back. For ``delays``, see
     :func:`after`.
     """
     return [ssp for ssp, delay in delays.items() if _rests(progress, ssp, delay)]

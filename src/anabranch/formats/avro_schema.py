@@ -25,7 +25,7 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""As which other types Avro reads a type."""
+"""For each type, the other types as which Avro can read its values."""
 
 
 def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:

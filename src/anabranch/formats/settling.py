@@ -22,10 +22,10 @@ _WITH_SCHEMA = ("avro", "confluent", "protobuf")
 
 
 def declared(settings: Settings, streams: Iterable[str]) -> dict[str, str]:
-    """For each stream with the format avro, confluent or protobuf, a text that identifies the format as settings and
-    schema files declare it.
+    """For each stream with the format avro, confluent or protobuf, a string that identifies the format as declared by
+    settings and schema files.
 
-    A job can't continue if the text for one of its streams has changed. The text doesn't depend on the registry.
+    A job can't continue if the string for one of its streams has changed. The string doesn't depend on the registry.
     """
     found: dict[str, str] = {}
     for stream in streams:
@@ -43,17 +43,16 @@ def settled(
     kept: Mapping[str, Format] = {},
     register: bool = False,
 ) -> dict[str, Format]:
-    """For the name of each of a job's streams, the stream's format. Streams that have no section in the settings are
-    JSON, and are missing from the result.
+    """The formats of a job's streams, by stream name. Streams that have no section in the settings are JSON, and are
+    missing from the result.
 
     Args:
         read: the streams that the job reads.
         written: the streams that the job writes.
         kept: for each stream, the format that is stored for the job, or with which the job was planned. If a stream's
             format is confluent both in ``kept`` and in the settings, the kept format is used again, so that a repeated
-            batch can read the same records. There are two exceptions, in which the registry is asked again. In one of
-            them, the kept format has no ``writers``. In the other one, the job writes the stream, and the kept schema
-            wasn't registered.
+            batch can read the same records. However, the registry is asked again if the kept format has no ``writers``,
+            or if the job writes the stream and the kept schema wasn't registered.
         register: whether to register unregistered schemas with which the job writes. Otherwise, the id of such a schema
             is -1, which suffices to plan a job.
 

@@ -1,2 +1,2 @@
-"""Groupers determine which SSPs form a task. With some groupers, but not with all, the records of a key are in one task
-even if they are from several streams."""
+"""Groupers determine which SSPs form a task. Some of them put all records of a key into one task, even if the records
+are from several streams."""

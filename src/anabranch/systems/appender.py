@@ -25,7 +25,7 @@ class Appender(Protocol):
     """Adds records to one stream from outside any job. Not thread-safe."""
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Add records in the columns of ``RECORD_SCHEMA`` durably, and return their number.
+        """Durably add the records in ``batch``, which has the columns of ``RECORD_SCHEMA``. Returns their number.
 
         The murmur2 hash of a key determines the partition. A record with a null key can go to any partition.
 

@@ -14,8 +14,8 @@ __all__ = ["Archive", "ArchivedFile", "DeletedError", "Publication", "StreamCut"
 
 
 class DeletedError(Exception):
-    """After a cut was made, records in the cut were deleted because the stream's retention doesn't keep them. The
-    error's text is the path of a file that contained some of these records.
+    """The stream's retention deleted records in a cut after the cut was made. The error's text is the path of a file
+    that contained some of these records.
     """
 
 
@@ -104,8 +104,8 @@ class Archive(Protocol):
         ...
 
     def is_deleted(self, stream: str, file: ArchivedFile) -> bool:
-        """Whether a file's records were deleted: the stream now begins after these records. In this case, the file may
-        be gone, or may be incomplete.
+        """Whether a file's records were deleted, so that the stream now begins after them. If so, the file may be gone
+        or incomplete.
         """
         ...
 
@@ -120,8 +120,8 @@ class Archive(Protocol):
         ...
 
     def is_there(self, stream: str, cut: StreamCut, last_entries: Sequence[bytes]) -> bool:
-        """Whether the stream exists. If the stream exists, check that it contains each partition's last entry in the
-        cut. ``last_entries`` are the contents of the files that :meth:`last_entries` names.
+        """Whether the stream exists. If so, this method also checks that the stream contains each partition's last
+        entry in the cut. ``last_entries`` are the contents of the files that :meth:`last_entries` names.
 
         Raises:
             ConflictError: another stream has that name, or the stream lacks a partition's last entry in the cut.

@@ -32,7 +32,7 @@ __all__ = ["Appender", "Folder", "Offsets", "PartlyWrittenError", "Range", "Reco
 Offsets = npt.NDArray[np.int64]
 
 Records = tuple[Offsets, pa.RecordBatch]
-"""The ascending offsets of some records of one partition, and the records in the columns of ``RECORD_SCHEMA``."""
+"""Some records of one partition: their ascending offsets, and their data, with the columns of ``RECORD_SCHEMA``."""
 
 Range = tuple[int, int]
 """The first offset of a range, and one past its last offset."""
@@ -44,8 +44,8 @@ class SessionNeeds:
 
     Attributes:
         conf: Spark's settings. Lists of jars and packages are merged with those of other systems and formats.
-        origin: text for messages that says where the jars or packages come from.
-        summary: text for messages that says what the packages are.
+        origin: where the jars or packages come from, as text for messages.
+        summary: what the packages are, as text for messages.
         cure: what to do if no Maven repository has the packages.
         jars: the name of a set of jars in :data:`anabranch.jars.pinned.SETS`; empty if there is no such set. Once the
             set's jars are fetched, the session uses them. If ``conf`` names packages, the jars replace the packages.
@@ -239,8 +239,8 @@ class System(Protocol):
 
     @abstractmethod
     def controls(self, stream: str, partition: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
-        """Two items. The first is a list of the next control records of an intermediate stream that apply to a reader
-        of a partition, in order. The second is the cursor for the next call. A control record applies once the reader
+        """Two items. The first is a list, in order, of the next control records that apply to a reader of a partition
+        of an intermediate stream. The second is the cursor for the next call. A control record applies once the reader
         has read all records before it.
 
         Args:
@@ -269,8 +269,8 @@ class System(Protocol):
 
     def purge(self, stream: str, before: Mapping[int, int]) -> None:
         """Delete old records of an intermediate stream. ``before`` maps partitions to offsets. In each of these
-        partitions, the records before the partition's offset are deleted. No lane will read these records again, so a
-        system may delete some of them later.
+        partitions, the records before the partition's offset are deleted. No lane will read these records again, so
+        the system needn't delete all of them at once.
         """
         return
 
@@ -353,15 +353,15 @@ class System(Protocol):
 
     def seen(self, lane: Lane) -> int:
         """The same number as :meth:`published`, but for a running lane. Only outputs whose writers make rows visible
-        before the driver publishes the batch are considered. If there are no such batches, the result is -1. Later
-        batches can become visible during the call.
+        before the driver publishes the batch are considered. If they contain no batch, the result is -1. Later batches
+        can become visible during the call.
         """
         return -1
 
     @abstractmethod
     def writers(self, job: str, streams: Sequence[str]) -> dict[str, str]:
         """The lanes of a job that the system has recorded as writers of any of ``streams``. The keys are lane ids. Each
-        value is text for messages that says where the lane is recorded. Streams that don't exist are skipped. If a
+        value describes, for messages, where the lane is recorded. Streams that don't exist are skipped. If a
         system doesn't record which streams a lane writes, the result has all recorded lanes of the job.
         """
         ...

@@ -92,13 +92,13 @@ def _generation() -> sa.Label[int]:
 
 
 def graph(connection: sa.Connection, job: str, deployment: int) -> Graph:
-    """The graph of a deployment that exists."""
+    """The graph of a deployment, which must exist."""
     query = sa.select(deployments.c.graph).where(deployments.c.job == job, deployments.c.id == deployment)
     return decode(connection.execute(query).scalar_one(), Graph)
 
 
 def model(connection: sa.Connection, job: str, deployment: int, generation: int) -> JobModel:
-    """The model of a generation that exists."""
+    """The model of a generation, which must exist."""
     query = _documents(job, deployment).where(models.c.generation == generation)
     return decode(connection.execute(query).scalar_one(), JobModel)
 
@@ -114,7 +114,7 @@ def has_request(connection: sa.Connection, job: str, deployment: int, request: s
 
 def version_of(connection: sa.Connection, job: str, deployment: int) -> int:
     """The first deployment that had the same version as ``deployment``. This is ``deployment`` itself if its version
-    was new, or if the store doesn't know it.
+    was new, or if the store doesn't have the deployment's first model.
     """
     query = _documents(job, deployment).where(models.c.generation == 1)
     document = connection.execute(query).scalar()
@@ -178,8 +178,8 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of the last seat that a registering process held in the job, and then lost or returned. None if the
-    process has never held a seat in the job.
+    """The record of the seat in the job that a registering process last lost or returned. None if there is no such
+    seat.
     """
     names = ("job", "execution", "host", "pid", "instance")
     its = [containers.c[name] == getattr(registration, name) for name in names]

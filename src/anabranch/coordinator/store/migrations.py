@@ -1,7 +1,7 @@
 """Migrates stores of older versions of anabranch to the current format, in numbered steps.
 
-Each step is written for the tables and documents of its time, and is never changed later. A step may run again if its
-transaction wasn't committed.
+Each step is written for the tables and documents of its time, and is never changed later. If a step's transaction isn't
+committed, the step runs again later.
 
 Alembic isn't used, for three reasons. Steps rewrite JSON documents, which requires Python in any case. Older programs
 look for the version in ``meta``. And steps must run under the same lock and in the same kind of transaction as the
@@ -63,7 +63,7 @@ def _to_3(connection: sa.Connection) -> None:
 
 
 def _to_4(connection: sa.Connection) -> None:
-    """Migrate from format 3: deployments have drains, and containers have the code of a deployment.
+    """Migrate from format 3: deployments have drains, and containers record which deployment's code they have.
 
     There were three versions of the tables in format 3: the first without programs and artifacts, the second without
     the instances of processes. This step adds what is missing, and the fields that lanes have in format 4.

@@ -60,8 +60,8 @@ class _Connection(psycopg.Connection[Any]):
     """
 
     patience = 0.0
-    """The seconds that an answer may take in the current transaction, if an answer may take longer than
-    :data:`ANSWERS_WITHIN`.
+    """How many seconds the server has for each answer in the current transaction. A value below
+    :data:`ANSWERS_WITHIN` has no effect.
     """
 
     def commit(self) -> None:

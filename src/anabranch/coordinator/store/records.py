@@ -50,7 +50,7 @@ class DeploymentRecord(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     own_program: Program | None = None
-    """What another process would need to close the deployment's lanes, if there is no ``program``. None if an older
+    """If ``program`` is None: what another process would need to close the deployment's lanes, or None if an older
     version of anabranch stored the deployment.
     """
     drain: DrainProgress | None = None
@@ -136,7 +136,7 @@ class ChangeStep(Document, frozen=True, kw_only=True):
     deployment: int = 0
     """The deployment to which the job changes, if the event is the beginning of a change; 0 if unknown."""
     undone_because: str = ""
-    """If the event is the beginning of a change that undoes the former change, the reason for undoing the former
+    """If the event is the beginning of a change that undoes the preceding change, the reason for undoing the preceding
     change. Otherwise empty.
     """
     outcome: Outcome | None = None

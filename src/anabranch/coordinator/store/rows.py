@@ -89,7 +89,7 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
 
 
 def put_under_epoch(connection: sa.Connection, changed: Iterable[Lane], epoch: int) -> list[Lane]:
-    """Replace stored lanes, and give them an epoch. Returns the lanes as stored."""
+    """Replace stored lanes by the ``changed`` ones, with ``epoch``. Returns the lanes as stored."""
     stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
     put_lanes(connection, stored)
     return stored
@@ -146,8 +146,8 @@ def put_drain(connection: sa.Connection, job: str, deployment: int, drain: Drain
 
 
 def reset(connection: sa.Connection, job: str, deployment: int, changed: Iterable[Lane], event: Event) -> None:
-    """Put a deployment into the state "reset", end its drain, and store the ``changed`` lanes. All processes of the job
-    lose their seats. A deployment in this state can't be started again.
+    """Put a deployment into the state "reset", in which it can't be started again. End its drain, and store the
+    ``changed`` lanes. All processes of the job lose their seats.
     """
     move_deployment(connection, job, deployment, state=DeploymentState.RESET, error=None, at=event.at)
     put_drain(connection, job, deployment, None)

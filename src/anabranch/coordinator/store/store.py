@@ -38,7 +38,7 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 
 
 class Store:
-    """A store at a database URL, which is created if it doesn't exist (``sqlite://``: in memory). Thread-safe.
+    """A store at a database URL (``sqlite://``: in memory). If the store doesn't exist, it is created. Thread-safe.
 
     A store in an older format is first migrated in one transaction. A leader with an older anabranch loses the lead.
 
@@ -48,11 +48,11 @@ class Store:
 
     Raises:
         ConfigError: the store can't be opened or written, or the database belongs to another application.
-        UnsupportedFormatError: a newer anabranch has migrated the store, or the format isn't valid. Or, since the store
-            was opened, a store in an older format has replaced it. Nothing is changed.
+        UnsupportedFormatError: a newer anabranch has migrated the store, the format isn't valid, or a store in an older
+            format has replaced the store after it was opened. Nothing is changed.
         ConflictError: another process has locked the SQLite file, and this object hasn't written to it before.
         StoreUnavailableError: PostgreSQL can't be reached or is too busy, or SQLite's disk is full. After the first
-            write, also raised if a right was taken away, or if SQLite's file is locked. Can be used again later.
+            write, also raised if a right was taken away, or if SQLite's file is locked. Later calls can succeed.
         NotLeadingError: a write was requested, but this object doesn't lead. Nothing was written.
     """
 
@@ -189,7 +189,7 @@ class Store:
             return leading.read(connection)
 
     def leads(self) -> bool:
-        """Whether this object may write: it leads, or neither ``stand_by`` nor ``claim`` was ever called."""
+        """Whether this object can write: it leads, or neither ``stand_by`` nor ``claim`` was ever called."""
         found = None if self._epoch is None else self.leader()
         return self._epoch is None or (found is not None and not found.resigned and found.epoch == self._epoch)
 
@@ -266,8 +266,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Stores the job's
-        ``changed`` lanes, and removes the error. All processes lose their seats, and ``gone`` is stored as the reason.
+        """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Removes its
+        error, and stores the job's ``changed`` lanes. All processes lose their seats, for the reason ``gone``.
         """
         with self.writing(event) as connection:
             rows.resume_deployment(connection, deployment, state, event.at)

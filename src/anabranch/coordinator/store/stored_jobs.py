@@ -163,7 +163,7 @@ def running(store: Store, job: str, number: int | None = None) -> RunningDeploym
 
 def due(store: Store, job: str, number: int) -> RunningDeployment:
     """What the next container of a served job needs to run the deployment ``number``; see :func:`running`. Also raises
-    ConflictError if only the process that serves the job may run this deployment.
+    ConflictError if only the process that serves the job can run this deployment.
     """
     found = running(store, job, number)
     if found.program.in_process and number == deployment(store, job).id:

@@ -1,5 +1,5 @@
-"""Determines how much history of jobs the store keeps, and when older history is deleted. The history consists of
-events, and of the code of former versions."""
+"""Determines how much of each job's history the store keeps, and when the rest is deleted. The history consists of
+events and of the code of former versions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logs.get_logger()
 
 @dataclass(frozen=True)
 class Retain:
-    """How much the store keeps of each job."""
+    """How much of each job's history the store keeps."""
 
     events: int = _DEFAULTS.retain_events
     """How many of the newest events are kept."""
@@ -57,8 +57,8 @@ class SweepSchedule:
         """
 
     def look(self) -> None:
-        """Sweep the store if a sweep is due and this coordinator may write to the store. An error is only logged. The
-        next sweep follows an hour later.
+        """Sweep the store if a sweep is due and this coordinator can write to the store. An error is only logged.
+        The next sweep is due in an hour, even after an error.
         """
         with self._lock:
             if self._clock() < self._due:

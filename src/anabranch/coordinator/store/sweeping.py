@@ -57,7 +57,7 @@ def sweep(
         versions: how many of each job's newest versions keep their code. Versions with the same code count as one. The
             code to which the job can return at once is kept in any case.
         unused: the code that was unused at the previous sweep. Code is deleted only if it was unused then and is still
-            unused. Newer code may be unused only because its deployment hasn't been stored yet.
+            unused. This spares new code whose deployment hasn't been stored yet.
     """
     with writing() as connection:
         names = list(connection.execute(sa.select(jobs.c.name)).scalars())
@@ -102,8 +102,8 @@ def _newest(connection: sa.Connection, job: str, count: int) -> set[str]:
 
 def _required(connection: sa.Connection, job: str) -> set[str]:
     """The code that a job needs in any case. The job needs the code of its present version, and the code with which its
-    open lanes can be closed. It also needs the code of each version to which it can return at once. One of these is the
-    version before the present one. If a change can be undone, the other one is the version that the change replaces.
+    open lanes can be closed. It also needs the code of each version to which it can return at once: the version before
+    the present one and, if a change can be undone, the version that the change replaces.
     """
     last = connection.execute(sa.select(sa.func.max(deployments.c.id)).where(deployments.c.job == job)).scalar_one()
     present, replaced = (lookups.version_of(connection, job, number) for number in (last, last - 1))

@@ -21,7 +21,7 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
 
     After this call, the embedded log keeps the existing records of all ``sources`` until the job has begun to read from
     these offsets. If the job isn't rewound, the log normally keeps these records for at least a minute. In a system
-    that doesn't know which jobs read its streams, such as Kafka, retention may delete records at any time.
+    that doesn't know which jobs read its streams, such as Kafka, retention can delete records at any time.
 
     Args:
         to: "earliest", a time (see :func:`instant`), or offsets, keyed by whole SSPs in text form.

@@ -127,8 +127,8 @@ def _is_recent(rings: Mapping[str, Ring], slot: int) -> bool:
 
 
 def _figures(reports: Sequence[LaneReport]) -> dict[str, float]:
-    """The values of several lanes together. For durations and shares of the time, this is the maximum. For everything
-    else, it is the sum.
+    """The combined values of several lanes: the maximum for durations and for shares of the time, and the sum for
+    everything else.
     """
     lag = live_view.lag_of(reports)
     return {

@@ -31,7 +31,7 @@ def lag(report: LaneReport) -> int | None:
 
 
 def lag_of(reports: Iterable[LaneReport]) -> int | None:
-    """The lag of several lanes together; None if the lag of any of these lanes isn't known."""
+    """The total lag of several lanes; None if the lag of any of these lanes isn't known."""
     found = 0
     for report in reports:
         its = lag(report)
@@ -113,7 +113,7 @@ def live(job: RunningJob, at: float, clock: float, lease: float, lost: Sequence[
 
 
 def _stages(job: RunningJob) -> Iterable[tuple[Any, ...]]:
-    """The rows of :attr:`Live.stages`; none unless the job drains."""
+    """The rows of :attr:`Live.stages`; none unless the job is draining."""
     drain = job.progress.drain
     if drain is None:
         return
@@ -227,7 +227,7 @@ def change_of(job: RunningJob, epoch: float) -> ChangeProgress | None:
 
 
 def _not_followed(job: RunningJob) -> set[str]:
-    """The lanes that are closing, and the predecessors of planned lanes that haven't begun yet."""
+    """The lanes that are closing, and the predecessors of lanes that are planned but haven't begun yet."""
     closing = {lane.id for lane in job.lanes if lane.state is LaneState.CLOSING}
     waiting = [lane for lane in job.lanes if lane.state is LaneState.PLANNED and not lane.begun]
     return closing | {name for lane in waiting for name in lane.predecessors}

@@ -20,8 +20,8 @@ __all__ = ["COLUMNS", "PartitionFilter", "partitions"]
 COLUMNS = ("ssp", "lane", "position", "end", "lag", "held", "idle", "time")
 _LAG, _IDLE, _TIME = COLUMNS.index("lag"), COLUMNS.index("idle"), COLUMNS.index("time")
 _NEAR = 60_000
-"""A partition counts as holding event time back if its time is at most this many ms later than the earliest time of all
-partitions. Idle partitions are left out.
+"""A partition counts as holding event time back if its event time is at most this many ms later than the earliest event
+time of all partitions. Idle partitions are left out.
 """
 
 

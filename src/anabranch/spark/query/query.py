@@ -47,9 +47,9 @@ from anabranch.systems.output import Written
 
 _BATCH_MS = 300_000
 """The length of a batch in real-time mode if ``[job] interval`` is 0. At the end of each batch, records wait for 0.3 to
-1 s. This happens only once in five minutes, which doesn't affect the 99th percentile of latency."""
+1 s. This happens only once in five minutes, so it doesn't affect the 99th percentile of latency."""
 _TICK_MS = 1000
-"""How many ms a timer of processing time may be late without records, unless ``[job] interval`` is longer."""
+"""How many ms late a processing-time timer may be if no records arrive, unless ``[job] interval`` is longer."""
 
 
 def real_time_seconds(settings: Settings) -> float:
@@ -60,7 +60,7 @@ def real_time_seconds(settings: Settings) -> float:
 @dataclass(frozen=True)
 class LaneQuery:
     """The streaming query of a lane. ``folder`` is the path of the checkpoint, in Spark's form. Without a checkpoint,
-    the query starts at the offsets ``starting``, by whole SSP. For ``until``, see :class:`LanePlan`.
+    the query starts at the offsets in ``starting`` (by whole SSP). For ``until``, see :class:`LanePlan`.
 
     ``planned`` returns the entry of a batch in the offset log. ``clock`` is a local file for the lane's event time, and
     ``inherited`` returns the event time that the lane takes over. ``dropped`` is called for each batch with the number
@@ -210,8 +210,8 @@ class LaneQuery:
 
     @property
     def holdable(self) -> bool:
-        """Whether the running query can be held, so that it runs batches that anabranch has planned. False in real-time
-        mode, and if the query plans batches less often than once a second.
+        """Whether the running query can be held, and then be given batches that anabranch has planned. False in
+        real-time mode, or if the query plans batches less often than once a second.
         """
         return not self.plan.real_time and self._interval <= _TICK_MS
 
@@ -347,7 +347,7 @@ class LaneQuery:
     def _check_time(self, number: int) -> None:
         """Tell Spark tasks which rows are late, unless Spark itself drops late rows. Warns if the lane's processing
         time is ahead of the machine's clock. Raises ClockError if the batch's records would fall into closed windows of
-        processing time. After this error, the lane restarts at the time of its last batch.
+        processing time. After this error, the lane restarts with the processing time of its last batch.
         """
         if self.plan.group.stateful is not None and on_late(self.plan.group.stateful) != "drop":
             late_rows.let_know(self.job.spark.sparkContext, self.planned(number - 1).watermark if number else 0)

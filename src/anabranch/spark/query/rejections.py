@@ -24,7 +24,7 @@ class Rejections:
 
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
-        dropping: the faults for which records are only counted: any of ``"null_key"`` and ``decoding.FAULTS``.
+        dropping: the faults (``"null_key"`` or any of ``decoding.FAULTS``) for which records are only counted.
         keyless_rows: finds rows that reach the lane's stateful operator with a null key. Called with rows of each
             operator that reads streams, by the id of the operator's node. Returns the origin (source, partition,
             offset) of each row with a null key, with the fault and the reason.
@@ -55,8 +55,8 @@ class Rejections:
         dead_letters.put(self.spark, self.aside)
 
     def finish(self) -> list[Written]:
-        """Write the remaining dead letters of a batch, and return what was written for all of the batch's dead letters.
-        Calls ``dropped`` and ``late``.
+        """Write the remaining dead letters of a batch. Returns what was written for all dead letters of the batch,
+        including those written earlier. Calls ``dropped`` and ``late``.
         """
         self.put()
         heard = dead_letters.heard(self.aside)

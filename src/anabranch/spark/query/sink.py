@@ -40,7 +40,7 @@ class Refusal:
 
     Attributes:
         operator: the label of the operator that writes the output.
-        keyless: returns the object that receives the rows that only lack a key; None if such a row fails the lane.
+        keyless: returns the object that receives the rows that lack only a key; None if such a row fails the lane.
         untimed: returns the object that receives the rows that lack a required event time; None if such a row fails the
             lane.
         time: the event-time column; empty if rows need no event time.

@@ -34,11 +34,11 @@ class Source:
     Attributes:
         node: the operator that reads the stream.
         number: the source's number, which identifies the source in hidden columns.
-        ssps: the whole SSPs of the stream that the lane reads.
+        ssps: the whole SSPs that the lane reads from the stream.
         starting: the start offsets, by whole SSP.
         tasks: the numbers of the lane's tasks (at factor 1), by whole SSP in text form.
         audience: for a broadcast stream, determines the tasks to which each record goes; None for other streams.
-        own: a condition that is true for the records that belong to the lane. None for a broadcast stream, and if all
+        own: a condition that is true for the records that belong to the lane. None for a broadcast stream, or if all
             records that the lane reads belong to the lane.
         intake: decodes the records of a ``read``; None for an intermediate stream.
         columns: the columns of an intermediate stream's values.
@@ -106,8 +106,8 @@ class Source:
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """The records of a ``read`` with decoded values (see :meth:`RecordDecoding.opened`), or the unchanged records
-        of an intermediate stream. Records that don't belong to the lane are left out unless the source is ``timed``,
-        because a timed source observes the event times of all records.
+        of an intermediate stream. Records that don't belong to the lane are left out, except if the source
+        is ``timed``: a timed source observes the event times of all records.
         """
         if not self.timed:
             raw = self._own(raw)
@@ -153,9 +153,9 @@ class Source:
         return self.intake.faulty(mine, self.number, day(at))
 
     def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
-        """The rows of a batch's records, from all blocks of offsets in which ``measured`` has noted a null key. These
-        blocks also contain records with keys, whose rows are included as well. For a broadcast stream, only the rows of
-        the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
+        """The rows of a batch's records, from all blocks of offsets that may contain null keys according to
+        ``measured``. Rows of records with keys in these blocks are included as well. For a broadcast stream, only the
+        rows of the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
         :meth:`faulty`.
         """
         rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
@@ -174,8 +174,8 @@ class Source:
         """The observations of a completed batch, made by reading its records once more. For ``ranges`` and ``at``, see
         :meth:`faulty`. {} if none of the batch's records exist any more, or if the source observes nothing.
 
-        Records that the stream no longer has can't be observed again. If such records are missing, the watermark may
-        stay where it was before the batch until the lane has read more records.
+        Records that the stream no longer has can't be observed again. If records are missing, the watermark
+        might not advance until the lane has read more records.
         """
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}

@@ -54,7 +54,7 @@ class LaneSources:
         return {source.number: f"{source.system.name}/{source.stream}" for source in self.all}
 
     def ranges_by_source(self, batch: Batch) -> dict[tuple[int, int], tuple[int, int]]:
-        """The first offset that a batch reads and one past the last offset, by source number and partition."""
+        """The first offset that a batch reads, and one more than the last, by source number and partition."""
         return {
             (source.number, partition): each
             for source in self.all
@@ -72,7 +72,7 @@ class LaneSources:
         return None
 
     def ranges(self, batch: Batch) -> dict[str, tuple[int, int]]:
-        """For each SSP, the first offset that a batch reads and one past the last offset."""
+        """For each SSP, the first offset that a batch reads, and one more than the last."""
         return {
             f"{source.system.name}/{source.stream}/{partition}": each
             for source in self.all
@@ -144,8 +144,8 @@ class LaneSources:
 
     def _key_bytes(self, node: Node) -> Column:
         """The bytes of a record's key, which determine the record's bucket. If a stateful lane reads a key with
-        declared columns, the key is decoded and encoded again. Its bytes are then the same as the bytes of the same
-        key in state. If the encoded key is null, the original bytes are used.
+        declared columns, the key is decoded and encoded again, so that it has the same bytes as in state. If
+        the result is null, the original bytes are used.
         """
         key, declared = F.col("key"), node.args.get("key")
         if not self.plan.lane.stateful or not declared or is_boundary(node):

@@ -30,8 +30,8 @@ class BatchMoment:
 
 
 class CurrentBatch:
-    """Stores how far along a query's batch is. Between two batches, ``now`` describes the last batch. ``now`` is None
-    before the first batch, and after a batch that has failed. Only the query's thread changes this object, but any
+    """Stores how far along a query's batch is. Between two batches, ``now`` still describes the earlier one. ``now`` is
+    None before the first batch, and after a batch that has failed. Only the query's thread changes this object, but any
     thread may read it.
     """
 
@@ -57,5 +57,5 @@ class CurrentBatch:
         return self._published.get(number)
 
     def end(self) -> None:
-        """Record that the batch has failed, so that no batch is running."""
+        """Record that the batch has failed, and that no batch is running now."""
         self.now = None

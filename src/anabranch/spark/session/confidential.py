@@ -1,5 +1,5 @@
-"""Hands secrets in ``[spark.conf]`` to Spark in a file, because every user of the machine can read a process's
-arguments.
+"""Passes the secrets from ``[spark.conf]`` to Spark by way of a file, because every user of the machine can read a
+process's arguments.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def in_file(secrets: Mapping[str, str]) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    """A text, escaped for use as a key or value in a file of Java properties."""
+    """A string, escaped for use as a key or value in a file of Java properties."""
     return "".join(each if each.isascii() and (each.isalnum() or each in "._-/") else _unit(each) for each in text)
 
 

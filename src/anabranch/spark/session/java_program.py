@@ -56,10 +56,10 @@ def resolve() -> Java:
 
 
 def run(java: str, *options: str) -> tuple[int, str]:
-    """Run ``java`` with options that let it end at once. Returns its exit code and what it has printed.
+    """Run ``java`` with options that make it exit at once. Returns its exit code and what it printed.
 
     Raises:
-        AnabranchError: it can't be run, or doesn't end in time.
+        AnabranchError: ``java`` can't be run, or doesn't exit in time.
     """
     command = [java, *options]
     late = f"{shlex.join(command)} doesn't end within {ENDS_WITHIN:g} s"
@@ -74,6 +74,6 @@ def run(java: str, *options: str) -> tuple[int, str]:
 
 def option(text: str) -> str:
     """Quote the JVM option ``text`` for a list of options that Spark's launcher reads. An option without spaces,
-    quotation marks and backslashes stays as it is.
+    quotation marks or backslashes stays as it is.
     """
     return shlex.quote(text) if any(letter.isspace() or letter in "\"'\\" for letter in text) else text

@@ -1,4 +1,4 @@
-"""Finds the lines with which a process that failed says why."""
+"""Finds the lines of output in which a failed process gives the reason."""
 
 from __future__ import annotations
 

@@ -316,7 +316,7 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Make PySpark send certain functions to Python workers as code rather than by name. These are the job's functions,
-    and all functions of loaded modules in the same folders, because a job's function may use UDFs from these modules.
+    and all functions of loaded modules in the folders of the job's functions, because these may use the modules' UDFs.
     Functions of Python's own modules, of installed packages and of anabranch are always sent by name, because workers
     have these modules.
 

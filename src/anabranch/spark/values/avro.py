@@ -56,7 +56,7 @@ class AvroReader:
         return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
-        """The same reader for only the declared columns. For the errors, see :func:`way.check_declared`."""
+        """This reader, limited to the declared columns. For the errors, see :func:`way.check_declared`."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
         return replace(self, schema=declared)
 

@@ -133,7 +133,7 @@ def _parts(key: Column, schema: StructType) -> Column:
 
 def _as_parts(schema: StructType) -> StructType:
     """The schema of the elements of a key's JSON array. If the key has only one column, the element can't be null,
-    because the whole key is null instead.
+    because the whole key would then be null.
     """
     return StructType([StructField(f.name, f.dataType, nullable=len(schema.fields) > 1) for f in schema.fields])
 

@@ -107,8 +107,8 @@ class RecordDecoding:
         return {name: fault for name, fault in {"value": value, "key": key}.items() if fault is not None}
 
     def faults(self, today: Column) -> dict[str, Column]:
-        """The conditions for the faults that a record of this source can have. The keys are the faults' names, in the
-        order of :data:`FAULTS`. The conditions use columns that :meth:`opened` returns.
+        """The conditions for the faults that a record of this source can have, by the fault's name, in the order of
+        :data:`FAULTS`. The conditions use columns that :meth:`opened` returns.
 
         Args:
             today: the day on which the batch was planned. If the current day were used instead, records could have
@@ -120,7 +120,7 @@ class RecordDecoding:
         return found
 
     def _reasons(self) -> dict[str, Column]:
-        """The error text for each fault. The texts need records that :meth:`opened` returned with ``explains``."""
+        """The error text for each fault, for records that :meth:`opened` returned with ``explains``."""
         key = F.col("key")
         found = {"value": F.col(_REASON)}
         if self.key is not None:

@@ -148,8 +148,8 @@ def _columns(message: Descriptor, where: str, above: tuple[str, ...]) -> T.Struc
 
 def _insisting(message: Descriptor, columns: T.StructType) -> T.StructType:
     """The columns of a message that is written. The columns of required fields aren't nullable, and neither are those
-    of fields without presence. (A reader would read null in a field without presence as the default value of the
-    field's type.)
+    of fields without presence, unless the field is repeated. (In a field without presence, a null would be read as the
+    default value of the field's type.)
     """
     absent = {f.name for f in message.fields if f.is_repeated or (f.has_presence and not f.is_required)}
     return T.StructType([T.StructField(each.name, each.dataType, each.name in absent) for each in columns])

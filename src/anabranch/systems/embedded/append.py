@@ -45,7 +45,7 @@ class Appender:
         self._next = producer.int % log.describe(stream).partitions
 
     def append(self, batch: pa.RecordBatch) -> int:
-        """Publish a batch in the columns of ``RECORD_SCHEMA``, and return the batch's number of records.
+        """Publish a batch, which has the columns of ``RECORD_SCHEMA``, and return its number of records.
 
         Raises:
             PartlyWrittenError: not all records could be written, for example because a disk is full or faulty, or
@@ -116,8 +116,8 @@ class Appender:
 
     def close(self) -> None:
         """If this producer has added records, mark the producer's lane as closed in the stream. A partition that was
-        locked or damaged at the last :meth:`append` is left out, because waiting again for the same lock would only
-        take time.
+        locked or damaged at the last :meth:`append` is left out, because another attempt would most likely fail too,
+        perhaps after another long wait for the lock.
         """
         if self._batch == NOTHING:
             return

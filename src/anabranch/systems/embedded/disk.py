@@ -1,5 +1,5 @@
 """The file operations on which the log is built: making files durable, creating and replacing them atomically, and
-locks."""
+locking them."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def locked_out(path: str, seconds: float, what: str) -> LogError:
 
 
 def _acquired(descriptor: int, kind: int, seconds: float) -> bool:
-    """Try for ``seconds`` to get a lock of a kind. Returns whether this process has the lock. The last attempt always
-    comes after ``seconds`` have passed, even if this process was suspended during that time.
+    """Try for ``seconds`` to get a lock of the given kind. Returns whether this process has the lock. The last attempt
+    always comes after ``seconds`` have passed, even if this process was suspended during that time.
     """
     until = time.monotonic() + seconds
     while True:

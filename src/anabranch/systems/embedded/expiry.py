@@ -51,7 +51,7 @@ class Expiry:
         self._told = LastTold()
 
     def look(self, info: StreamInfo, number: int, tail: Tail) -> None:
-        """Delete the entries of a partition that the stream's retention doesn't keep. The last entry and entries that
+        """Delete a partition's entries that the stream's retention doesn't keep. The last entry and entries that
         jobs still have to read aren't deleted. This method takes about half a second at most. It does nothing if the
         stream has no retention, or if this object has checked the partition in the last 30 seconds.
 
@@ -99,8 +99,8 @@ class Expiry:
         return self._delete(info, tails, lambda _: self._expired(info.retention), math.inf, limits)
 
     def lags(self, info: StreamInfo, tails: Mapping[int, Tail]) -> list[ReaderLag]:
-        """For each reader of a stream, how many records the reader still has to read. Also, how many records are beyond
-        the retention, but are kept for this reader. Raises LogError if a file is damaged.
+        """For each reader of a stream, how many records the reader still has to read, and how many records beyond the
+        retention are kept for this reader. Raises LogError if a file is damaged.
         """
         folder = layout.readers_folder(self._root, info.name)
         known = readers.StreamReaders(self._root, info.name, lambda: info.partitions).all()
