@@ -22,7 +22,7 @@ from anabranch.model.lane import Lane
 
 @dataclass(frozen=True)
 class Compaction:
-    """A lane's state before and after compaction: the number of rows, and the bytes of their keys and values."""
+    """A lane's state before and after compaction: the number of rows, and the size of keys and values in bytes."""
 
     lane: str
     rows: int
@@ -98,8 +98,8 @@ def compacted(store: Store, spark: Any, root: str, lanes: Sequence[Lane]) -> lis
 
 
 def cleared(store: Store, job: str, root: str) -> list[str]:
-    """Delete the lane folders that a stopped job no longer needs, and return their names. Deletes nothing unless the
-    root is on a local disk. Call :func:`stopped_job.lanes` first: it checks that the job is stopped.
+    """Delete the lane folders that a stopped job no longer needs, and return their names. Deletes nothing unless
+    ``root`` is on a local disk. Call :func:`stopped_job.lanes` first: it checks that the job is stopped.
     """
     place = local_folder(root)
     if place is None:

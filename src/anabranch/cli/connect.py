@@ -1,5 +1,5 @@
-"""Finds the coordinator that serves a job. If a coordinator is configured, it is used. Otherwise, the coordinator that
-leads on the store is used, if several machines can reach the store. For any other store, a process on this machine is
+"""Finds the coordinator that serves a job. If a coordinator is configured, it is used. Otherwise, if several
+machines can reach the store, the coordinator that leads is used. For any other store, a process on this machine is
 used. If there is no coordinator at all, questions are answered from the store.
 """
 
@@ -126,7 +126,7 @@ def settings_of(settings: Settings, job: str) -> Settings:
 
 
 def stored_settings(settings: Settings, store: Store, job: str) -> Settings:
-    """Like :func:`settings_of`, but without asking a coordinator, for processes that work on the store alone."""
+    """Like :func:`settings_of`, but reads only the store, and asks no coordinator."""
     return _restored(settings, lambda: stored_jobs.running(store, job))
 
 
@@ -143,7 +143,7 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
     Raises:
         NotFoundError: no coordinator is found, and the store has no such job.
-        ConflictError: no coordinator is found, although the store has the job.
+        ConflictError: no coordinator is found, but the store has the job.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
@@ -187,8 +187,8 @@ def served_here(settings: CoordinatorSettings) -> dict[str, str]:
 
 
 def is_left_by_run(settings: CoordinatorSettings, job: str) -> bool:
-    """Whether the last process that served a job was an ``anabranch run`` on this machine that has ended, so no part of
-    the job is running."""
+    """Whether the last process that served a job was an ``anabranch run`` on this machine, and has ended. If so, no
+    part of the job is running."""
     if settings.url is not None or address.is_on_server(settings.store):
         return False
     with _opened(settings) as store:

@@ -108,7 +108,7 @@ def _run(
     """Start Spark, and run lanes until the job has ended or the process must end. Then set ``ended``.
 
     Returns:
-        If only a new process can help, the record of replacements for that process; otherwise None.
+        If the lanes can continue only in a new process, the record of replacements for that process; otherwise None.
     """
     from anabranch.container import executors
     from anabranch.container.reconciler import Container
@@ -172,7 +172,7 @@ def _settings(running: RunningDeployment, master: str | None, rack: str | None) 
 
 
 def stops_because(graph: Graph, settings: Settings) -> str:
-    """Why the container stops if it loses its coordinator; empty if it continues. There are three reasons:
+    """Why the container stops if it loses its coordinator; empty if it continues. Possible reasons are:
     ``on_coordinator_loss`` requires it, the job runs in real time, or an output can't be fenced, so records could be
     written twice.
     """

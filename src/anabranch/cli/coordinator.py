@@ -145,7 +145,7 @@ def default_port(host: str, url: str | None) -> int:
 
 
 def launcher_of(settings: CoordinatorSettings, url: str, config: Path | None) -> Launcher:
-    """A launcher of containers that use the coordinator at ``url``, with this process's configuration and
+    """A launcher whose containers use the coordinator at ``url``, and get this process's configuration and
     :func:`environment <configuration.environment_of_containers>`.
     """
     assert settings.logs is not None

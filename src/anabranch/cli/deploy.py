@@ -96,7 +96,7 @@ def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
     """Drain a job, and start the new version. The new version is prepared before the drain, so its errors are found
-    while the old version still runs. Returns the number of the new deployment.
+    while the old version is still running. Returns the number of the new deployment.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)

@@ -38,7 +38,7 @@ _UNCHECKED = " (not checked: mvn is missing, or doesn't answer)"
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
 _Result = tuple[str, bool, str]
-"""A check's name, whether it passed, and a text."""
+"""A check's name, whether it passed, and a message."""
 
 
 def doctor(
@@ -67,7 +67,7 @@ def doctor(
 
 
 def _fix(settings: Settings) -> Iterator[_Result]:
-    """Archive Spark's classes. Also fetch the jars that the settings' systems and formats need; otherwise, Spark would
+    """Archive Spark's classes. Also fetch the jars that the systems and formats in use need; otherwise, Spark would
     look for these jars in a Maven repository. There is a failed result for each set of jars that can't be fetched."""
     for name in _wanted_jars(settings):
         try:

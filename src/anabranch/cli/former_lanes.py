@@ -94,7 +94,7 @@ def _stopped(coordinator: Coordinator, job: str) -> Iterator[None]:
 
 
 def _run_once(coordinator: Coordinator, due: list[Lane], url: str, token: str, log: Path) -> None:
-    """Run a container with the code of the earliest deployment, in the seat of its first lane, until it ends."""
+    """Run a container until it ends, with the earliest deployment's code, in the seat of the first lane in ``due``."""
     job, seat = due[0].job, due[0].seat
     waits = haste.Waits()
     with _container(job, seat, url, token, log) as child:
@@ -112,7 +112,7 @@ def _run_once(coordinator: Coordinator, due: list[Lane], url: str, token: str, l
 
 
 def _failed(status: JobStatus) -> Lane | None:
-    """A lane of a former deployment that has failed; None if there is none."""
+    """A failed lane of a former deployment; None if there is none."""
     former = (each.lane for each in status.lanes if each.lane.deployment < status.deployment)
     return next((lane for lane in former if lane.state is LaneState.FAILED), None)
 

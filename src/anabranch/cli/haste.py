@@ -32,7 +32,7 @@ def said(now: bool) -> None:
 
 
 class Waits:
-    """Prints what closing lanes are waiting for, every few seconds."""
+    """Prints, every few seconds, what closing lanes are waiting for."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, say: Callable[[str], None] = progress.say) -> None:
         self._clock = clock

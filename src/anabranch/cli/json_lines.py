@@ -93,7 +93,7 @@ def records(
 
 def key_bytes(value: Any) -> bytes | None:
     """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, everything else as a
-    JSON array with the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
+    JSON array that contains only the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
     """
     if value is None:
         return None

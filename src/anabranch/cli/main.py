@@ -184,9 +184,8 @@ def called() -> int:
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams with ``/dev/null``. Otherwise, these streams would be None in this process. In
-    processes that this process starts, the next file that is opened would take their place. ``sys.__stdin__`` stays
-    None.
+    """Replace closed standard streams with ``/dev/null``. Otherwise, these streams would be None in this process and,
+    in processes that it starts, the next files to be opened would take their place. ``sys.__stdin__`` stays None.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -117,8 +117,8 @@ def _misused() -> UsageError:
 
 
 def _alone(change: str, running: str | None, asked: _PlanOptions) -> str:
-    """The name of the running job, for a change without options. Raises UsageError if there is no name, or if options
-    of another change were given."""
+    """The name of the running job, for a change that has no options. Raises UsageError if there is no name, or if
+    options of another change were given."""
     if running is None or asked.of_scale or asked.of_rewind:
         raise UsageError(f"plan {change} needs the name of a job, and nothing else", f"anabranch plan {change} JOB")
     return running

@@ -35,7 +35,7 @@ def shared(store: str) -> None:
 
 
 def kept(settings: Settings, kept: JobModel | None) -> None:
-    """Say that a drained job keeps its factor and number of containers, if the settings have other values.
+    """If the settings' factor or number of containers differs from a drained job's, print that the job keeps its own.
 
     ``kept`` is the drained job's model; None if the job wasn't drained.
     """
@@ -97,15 +97,15 @@ def _troubles(lane: LaneStatus) -> list[str]:
 
 
 def idle(report: LaneReport) -> str:
-    """A text about the idle SSPs of a lane whose watermark nothing holds back, such as ``none, 2 idle``. The text is
-    empty if no SSP is idle.
+    """The number of idle SSPs of a lane whose watermark nothing holds back, as text, such as ``none, 2 idle``. The text
+    is empty if no SSP is idle.
     """
     return f"none, {len(report.event_time.idle)} idle" if report.event_time.idle else ""
 
 
 def event_time(report: LaneReport) -> str:
-    """A text with a lane's watermark, the SSP that holds the watermark back, and the number of idle SSPs. The text
-    begins with a semicolon. It is empty if neither the watermark nor such an SSP is known.
+    """A semicolon, a lane's watermark, the SSP that holds it back, and the number of idle SSPs, as text. The text is
+    empty if neither the watermark nor such an SSP is known.
     """
     idle = f", {len(report.event_time.idle)} idle" if report.event_time.idle else ""
     if report.event_time.held_by is None:
@@ -116,7 +116,7 @@ def event_time(report: LaneReport) -> str:
 
 
 def containers(status: JobStatus) -> list[tuple[ContainerStatus, str]]:
-    """The processes that have or have lost a seat, each with a description; empty if no process serves the job."""
+    """The processes that have a seat or have lost one, each with a description; empty if no process serves the job."""
     return [
         (
             one,
@@ -198,7 +198,7 @@ def batches(status: JobStatus) -> list[str]:
 
 def spent(seconds: Mapping[str, float]) -> str:
     """A batch's duration and the share of each phase in it, as text, such as ``of 8 s: functions 75%, reading 25%``.
-    The longest phase comes first, and phases below 1 % are left out. ``seconds`` contains the duration of each phase.
+    The longest phase comes first, and phases below 1% are left out. ``seconds`` contains the duration of each phase.
     If all durations are 0, or there are none, the text is empty.
     """
     total = sum(seconds.values())

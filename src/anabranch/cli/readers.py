@@ -1,5 +1,5 @@
 """Shows which jobs read a stream, and how many records the stream keeps for each of them, as text or as JSON. Also
-makes a stream forget such a job.
+makes a stream forget that a job reads it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def overdue(stream: str, readers: Sequence[ReaderLag]) -> list[str]:
 
 
 def plain(readers: Sequence[ReaderLag]) -> list[dict[str, Any]]:
-    """The readers for JSON; ``changed_at`` is in seconds since 1970."""
+    """The readers, as values for JSON; ``changedAt`` is in seconds since 1970."""
     return [
         {"job": lag.job, "unread": lag.unread, "overdue": lag.overdue, "changedAt": lag.changed_at} for lag in readers
     ]

@@ -26,7 +26,7 @@ __all__ = ["STOPS_WITHIN", "TOLD_WITHIN", "VARIABLE", "Replacer"]
 
 VARIABLE = "ANABRANCH_RESTARTS"
 STOPS_WITHIN = 60.0
-"""How many seconds a process has to stop everything that it has started."""
+"""How many seconds a process is given to stop everything that it has started."""
 _CURE = (
     "see that this Python is still in its place and can be executed; the job continues from its last batches when it "
     "is started again"

@@ -104,7 +104,7 @@ def execute(
 
     Raises:
         AnabranchError: the job failed, or can't be started.
-        ProcessBrokenError: only a new process can help, and ``replacer`` can start one.
+        ProcessBrokenError: the job can continue only in a new process, and ``replacer`` can start one.
         KeyboardInterrupt: after SIGINT. Lanes that are running end first.
     """
     from anabranch.cli import replacing

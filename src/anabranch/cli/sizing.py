@@ -67,7 +67,7 @@ def _forecasts(found: Sizing) -> Table:
 
 
 def rates(lane: LaneSizing, job: Sizing) -> str:
-    """A text with the lane's rate, the rate that it needs, and the time until it has caught up. If another factor is
+    """The lane's rate, the rate that it needs, and the time that it takes to catch up, as text. If another factor is
     proposed, the text also gives the time with that factor."""
     text = (
         f"lane {lane.lane} does {lane.true_rate:,.0f} records per second while it is busy, and needs "

@@ -113,7 +113,7 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
 
 def _code(client: Client, home: Path, in_image: bool) -> str:
     """The hash of the job's code. Hands over the code, unless containers get it from their image. Raises ConflictError
-    if the code isn't the one that was loaded and planned.
+    if the code was changed after the job was loaded.
     """
     code = None if in_image else artifact.pack(home)
     sha256 = artifact.fingerprint(home) if code is None else code.sha256

@@ -18,7 +18,7 @@ from anabranch.coordinator.api.client import AWAY
 from anabranch.protocol.status import JobStatus
 
 _EVERY = 1.0
-"""The seconds between two looks of ``--watch``."""
+"""How many seconds ``--watch`` waits before it reads the status again."""
 
 
 def status(
@@ -44,7 +44,7 @@ def status(
 
 
 def _answered(where: CoordinatorSettings, job: str) -> JobStatus:
-    """A job's status, as soon as it can be read. Says once that it can't be read at the moment."""
+    """A job's status, as soon as it can be read. If it can't be read at first, prints one message."""
     told = False
     while True:
         try:

@@ -23,8 +23,8 @@ def stop(
     say: Callable[[str], None] = progress.say,
     again: float = _AGAIN,
 ) -> None:
-    """Stop a job, and say what it is waiting for until it has stopped or ``over`` is set. Errors are printed, not
-    raised. The request is repeated every ``again`` seconds while the store can't be written, or while the job is active
+    """Stop a job. Until it has stopped or ``over`` is set, print what it is waiting for. Errors are printed, not
+    raised. The request is repeated every ``again`` seconds while the store is unavailable, or while the job is active
     but can't be stopped at the moment. After any other error, the function returns.
     """
     waits, told = haste.Waits(say=say), ""
@@ -45,7 +45,7 @@ def stop(
 
 
 def _can_succeed_later(error: AnabranchError, coordinator: Coordinator, job: str) -> bool:
-    """Whether a stop that has failed can succeed later. A ConflictError can mean that the job doesn't run any more."""
+    """Whether a stop that has failed can succeed later. A ConflictError can mean that the job has already ended."""
     if isinstance(error, StoreUnavailableError):
         return True
     if not isinstance(error, ConflictError):

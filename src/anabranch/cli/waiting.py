@@ -19,7 +19,7 @@ __all__ = ["SETTLED", "answered", "until"]
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
 _LAUNCHED_WITHIN = 5.0
-"""How many seconds a coordinator with a launcher may need until it reports that it launches containers."""
+"""How many seconds it can take until a coordinator with a launcher reports that it launches containers."""
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 

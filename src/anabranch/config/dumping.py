@@ -65,16 +65,16 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the name of the section and some of its settings, for each output to a table and for each system that
-    anabranch doesn't ship. The settings are those that the table or the system defines.
+    """Yields the name of a section, and those of its settings that the table or the system defines: for each output to
+    a table, and for each of the systems that anabranch doesn't ship.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())
 
 
 def _texts(options: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Yields a pair for each text in nested settings: the setting's dotted name, with ``before`` in front of it, and
-    the text.
+    """Yields a pair for each string in nested settings: the setting's dotted name, with ``before`` in front of it, and
+    the string.
     """
     for name, value in options.items():
         if isinstance(value, Mapping):

@@ -20,7 +20,7 @@ __all__ = ["explained", "nearest"]
 
 
 def explained(error: ValidationError, path: Path | None) -> tuple[str, str]:
-    """Two texts: what is wrong with the first invalid setting, and what the user can do. ``path`` is the configuration
+    """What is wrong with the first invalid setting, and what the user can do about it. ``path`` is the configuration
     file, if there is one.
     """
     first = error.errors()[0]

@@ -51,7 +51,7 @@ def put_back(text: str, references: Mapping[str, str]) -> str:
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether a setting of this name may contain a secret. The result is also True for some settings without secrets,
+    """Whether a setting of this name could contain a secret. The result is also True for some settings without secrets,
     such as ``token_file``.
     """
     return _SECRET.search(name) is not None
@@ -70,7 +70,7 @@ def without_passwords(text: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """``url`` with ``***`` in place of everything that may be a login, even if the URL is malformed."""
+    """``url`` with ``***`` in place of everything that could be a login, even if the URL is malformed."""
     return _TO_THE_LAST_AT.sub(r"\1***@", url)
 
 

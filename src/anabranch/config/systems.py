@@ -137,8 +137,8 @@ class OtherSystemSettings(SystemSettings):
 
 
 class SystemsSettings(Section):
-    """The section ``[systems]``, with a subsection for each system. ``default`` is the system of all streams of the
-    user that aren't bound to another system.
+    """The section ``[systems]``, with a subsection for each system. ``default`` is the system of all of the user's
+    streams that aren't bound to another system.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)

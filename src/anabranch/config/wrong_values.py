@@ -11,14 +11,14 @@ from anabranch.config.secrets import may_be_secret, without_login, without_passw
 __all__ = ["explanation"]
 
 _TABLES = frozenset({"dict_type", "model_type"})
-"""The types of pydantic's errors for a value that should be a table. If the value is a text, it may contain the whole
-table, including secrets.
+"""The types of pydantic's errors for a value that should be a table. If the value is a string, it could contain the
+whole table, including secrets.
 """
 
 
 def explanation(setting: str, first: ErrorDetails) -> str:
     """What is wrong with a setting's value, according to pydantic's error ``first``. The value is shown only if it is a
-    number, a text or null. It is never shown if a name in the setting's path suggests a secret, or if it is a text
+    number, a string or null. It is never shown if a name in the setting's path suggests a secret, or if it is a string
     where a table belongs.
     """
     why = without_passwords(first["msg"].removeprefix("Value error, "))

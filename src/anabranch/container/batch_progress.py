@@ -16,8 +16,8 @@ __all__ = ["PlannedBatch", "ProgressSample", "Tracker"]
 
 _MOST_BUCKETS = 64
 _WINDOW = 10.0
-"""A batch's speed is measured over at least this many seconds. If less time has passed since the batch's first finished
-record, the speed is measured over that time.
+"""The shortest time, in seconds, over which a batch's speed is measured. Until this time has passed since the batch's
+first finished record, the speed is measured from that record on.
 """
 _NO_TIME = 0.1
 _SURE_AFTER = 1.0
@@ -83,8 +83,8 @@ class Tracker:
         self._tasks = 0
         self._together: float | None = None
         self.ratios: dict[str, float] = dict(self._before)
-        """For each operator, the number of rows that reached the operator per planned record. The key "state" has a
-        share of the batch's time instead: the time after the moment at which Spark tasks first got rows that were
+        """For each operator, the number of rows that reached the operator per planned record. The value of the key
+        "state" is instead the share of the batch's time that has passed since Spark tasks first got rows that were
         brought together by key. Until this batch has measured a value, an earlier batch's value is kept.
         """
 

@@ -37,7 +37,7 @@ class BlockedInputs:
         self._java = java
         self._since: dict[SSP, tuple[int, float]] = {}
         """For each blocked input (see :meth:`_blocked`): the input's end offset, and the time of the first check that
-        noticed the input blocked at this offset."""
+        found the input blocked at this offset."""
         self._told: dict[SSP, str] = {}
         self._thread: threading.Thread | None = None
         self.warnings: tuple[str, ...] = ()

@@ -201,17 +201,17 @@ class LoadReport(Document, frozen=True, kw_only=True):
     limit: int = 0
     """The maximum number of records in the next batch; 0 if unknown."""
     sequential: bool = False
-    """Whether the lane's functions process one key after another (``process``), so a higher factor doesn't speed them
-    up.
+    """Whether the lane's functions process one key after another, as ``process`` does. If so, a higher factor doesn't
+    speed them up.
     """
     repeats: str = ""
-    """The outputs that would be written twice, or functions that would be called twice, if the running batch were
-    broken off and run again. A change waits for such a batch. Empty if the batch can be broken off.
+    """The outputs that would be written twice, or the functions that would be called twice, if the running batch were
+    broken off and run again. If there are any, a change waits for the batch. Empty if the batch can be broken off.
     """
     slots: int = 0
     """The number of slots of the lane's outputs, not counting slots for dead letters; 0 if the outputs have no slots.
-    When a change closes the lane, its successors first take over the slots. If there are several slots, parts of a
-    batch can become visible before the batch ends.
+    When a change closes the lane, its successors take over the slots before the lane is told to end. If there are
+    several slots, parts of a batch can become visible before the batch ends.
     """
     span: float = 0.0
     """The length in seconds of the period over which ``busy``, ``working``, ``arriving`` and ``throughput`` are
@@ -265,7 +265,7 @@ class EventTimeReport(Document, frozen=True, kw_only=True):
     """The idle SSPs, which don't hold the watermark back."""
     times: dict[str, int] = {}
     """The watermark of each SSP that has one, in Unix ms. Unless the container was told that somebody is looking at
-    partitions, heartbeats contain only the lowest and the highest of these watermarks: see :meth:`LaneReport.brief`.
+    partitions, heartbeats contain only a few of these watermarks: see :meth:`LaneReport.brief`.
     """
     dropped: int = 0
     """How many rejected rows were dropped, rather than written as dead letters, in the current attempt."""
@@ -281,7 +281,7 @@ class DrainReport(Document, frozen=True, kw_only=True):
     """The progress of a lane's drain."""
 
     halted: str = ""
-    """The ``uuid`` of the drain, if the lane has read everything that it should read at this point of the drain;
+    """The ``uuid`` of the drain, if the lane has read everything that the current step of the drain requires;
     otherwise empty. If set, the report's ``positions`` show where the lane has stopped.
     """
     drained: bool = False
@@ -332,8 +332,8 @@ class LaneReport(Document, frozen=True, kw_only=True):
         return report
 
     def brief(self) -> Self:
-        """A shorter form of the report, because a lane may have thousands of SSPs. It has at most :data:`EARLIEST` + 1
-        watermarks of SSPs: the lowest ones and the highest.
+        """A form of the report that stays short even if the lane has thousands of SSPs. It has at most
+        :data:`EARLIEST` + 1 watermarks of SSPs: the lowest ones and the highest.
         """
         times = self.event_time.times
         if len(times) <= EARLIEST + 1:

@@ -1,4 +1,4 @@
-"""Messages about standbys: copies of lanes' folders that processes keep up to date, to take over the lanes quickly."""
+"""Messages about standbys: up-to-date copies of lanes' folders, with which processes can take over lanes quickly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
     lane: str
     epoch: int
-    """The epoch of the lane's folder that the standby is a copy of."""
+    """The epoch in the path of the folder that the standby is a copy of."""
     number: int
     """The number of this standby among the standbys of the folder."""
     batch: int = -1

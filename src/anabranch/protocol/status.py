@@ -33,9 +33,9 @@ class ContainerStatus(Document, frozen=True, kw_only=True):
     pid: int
     rack: str | None = None
     alive: bool | None = True
-    """Whether the container's lease is still valid; None if this is unknown, because no coordinator serves the job."""
+    """Whether the container's lease is still valid; None (unknown) if no coordinator serves the job."""
     lease: float | None = None
-    """The seconds until the lease runs out; None if the container has lost its seat, or if this is unknown, because no
+    """The seconds until the lease runs out; None if the container has lost its seat, and None (unknown) if no
     coordinator serves the job.
     """
     gone: str | None = None
@@ -103,7 +103,8 @@ class JobStatus(Document, frozen=True, kw_only=True):
     standing_by: int = 0
     """The number of processes that are waiting for a seat."""
     warming_up: int = 0
-    """How many of these processes are still warming up: they would be slow to take over lanes, and use CPU meanwhile.
+    """How many of the processes in ``standing_by`` are still warming up. Meanwhile, they use CPU, and would be slow to
+    take over lanes.
     """
     launching: LaunchStatus | None = None
     """What the launcher does for the job; None if the coordinator doesn't start the job's containers."""
@@ -148,8 +149,8 @@ class LaneSizing(Document, frozen=True, kw_only=True):
     catch_up: float | None = None
     """The seconds until the backlog is worked off; None if the backlog grows, or if the time isn't known."""
     then: float | None = None
-    """What ``catch_up`` would be if the job changed to the factor that is proposed for it, including the pause of the
-    change. If no other factor is proposed, the same as ``catch_up``.
+    """What ``catch_up`` would be, including the pause for the change, if the job changed to the factor that is proposed
+    for it. If no other factor is proposed, the same as ``catch_up``.
     """
     batch_progress: BatchProgress | None = None
     spent: dict[str, float] = {}
@@ -163,12 +164,12 @@ class FactorForecast(Document, frozen=True, kw_only=True):
 
     factor: int
     lane: str
-    """The lane that limits the job with this factor. If more records wait than usual, this is the lane that would take
-    longest to catch up; otherwise, it is the busiest lane.
+    """The lane that would limit the job at this factor. If more records wait than usual, this is the lane that would
+    take longest to catch up; otherwise, it is the busiest lane.
     """
     utilisation: float
     """The share of its time that the busiest lane would spend on arriving records; above 1 if the lane couldn't keep up
-    with them. If no more records wait than usual, only the time of functions counts.
+    with them. If no more records wait than usual, only the time spent in functions counts.
     """
     catch_up: float | None
     """The seconds until all backlogs would be worked off, including the pause for the factor change; None if a backlog
@@ -182,7 +183,7 @@ class AutoscaleLimits(Document, frozen=True, kw_only=True):
     min: int
     max: int
     target_busy: float
-    """The maximum share of the time for which functions should work on a bucket."""
+    """The maximum share of the time that functions should spend on any one bucket."""
     target_lag_seconds: float
     cooldown_seconds: float
 
@@ -196,7 +197,7 @@ class AutoscaleVerdict(Document, frozen=True, kw_only=True):
     lane: str = ""
     """The lane that needs the largest factor; empty as long as that lane isn't known."""
     load: float = 0.0
-    """The rate that this lane needs to work off its backlog within the target lag, divided by its rate with the current
+    """The rate that ``lane`` needs to work off its backlog within the target lag, divided by its rate at the current
     factor; 0 if unknown.
     """
 

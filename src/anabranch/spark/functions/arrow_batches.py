@@ -1,5 +1,5 @@
-"""Combines and divides Arrow data, and packs it for other processes. An Arrow batch can hold up to 2 GB of texts or
-bytes in a column; a table can hold more, in several batches.
+"""Combines and divides Arrow data, and packs it for other processes. An Arrow batch can hold up to 2 GB of strings
+or bytes in a column; a table can hold more, in several batches.
 """
 
 from __future__ import annotations

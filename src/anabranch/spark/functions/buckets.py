@@ -201,7 +201,7 @@ class _Queue:
 
 def in_order(parts: Sequence[Worked], most: int = arrow_batches.LARGEST) -> Iterator[pa.RecordBatch]:
     """The result rows of several parts of a batch, in the order of the rows from which they come. The results are
-    divided into batches of about ``most`` bytes or less, because Arrow can't reorder more than 2 GB of texts or bytes.
+    divided into batches of about ``most`` bytes or less: Arrow can't reorder more than 2 GB of strings or bytes.
 
     Args:
         parts: each part's results and row indexes. The indexes of a part must be in ascending order, and no index may

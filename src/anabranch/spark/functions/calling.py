@@ -66,9 +66,9 @@ class Rejection(NamedTuple):
 
 class Outcome(NamedTuple):
     """The result of calling a function on rows. For each result row, ``places`` has the index of the input row from
-    which the result row was made. A ``map_arrow`` function may get several rows at once, and return more or fewer rows.
-    For its result rows, ``guessed`` is true, because their indexes are only guessed from the order of the results.
-    ``guessed`` is None if no index is guessed.
+    which the result row was made. A ``map_arrow`` function can get several rows at once, and return more or fewer rows.
+    The indexes of the result rows are then guessed from the order of the results, and ``guessed`` is true for these
+    rows. ``guessed`` is None if no index is guessed.
     """
 
     rows: pa.Table

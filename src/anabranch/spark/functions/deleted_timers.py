@@ -1,4 +1,4 @@
-"""Remembers which timers were deleted while ``on_timer`` was called for other timers."""
+"""Remembers which timers ``on_timer`` has deleted in its calls for other timers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes exceptions and rows in short texts.
+"""Makes short descriptions of exceptions and rows.
 
 Exceptions and values come from user code. Their ``__str__`` may raise an exception, or return 50 MB or something other
 than a string. Even then, the public functions of this module return text that is valid in UTF-8, and raise nothing.
@@ -22,7 +22,7 @@ __all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "shortened
 _T = TypeVar("_T")
 
 LIMIT = 2000
-"""The limit for the text about an exception, in characters."""
+"""The maximum length of the description of an exception, in characters."""
 
 UNPICKLABLE = "make such an object inside the function, or in a module next to the job file that workers import"
 """What to do about an object that can't be sent to a Python worker."""
@@ -36,7 +36,7 @@ _DEPTH = 100
 
 
 class _Repr(reprlib.Repr):
-    """Computes the shortened ``repr`` of a value, without making the whole text of a large value first."""
+    """Computes the shortened ``repr`` of a value, without first making the full ``repr`` of a large value."""
 
     def repr_bytes(self, value: bytes, level: int) -> str:
         return repr(value) if len(value) <= _SHORT else f"{value[: _SHORT // 2]!r}… ({len(value)} bytes)"
@@ -56,8 +56,8 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A text that describes an exception: the type, the message, the notes, the causes, and where in the job's files
-    the exception was raised. For an exception group, the text also describes the members.
+    """A description of an exception: the type, the message, the notes, the causes, and where in the job's files the
+    exception was raised. For an exception group, the members are described, too.
 
     Args:
         home: the job's folder. Frames of files outside this folder are left out. If ``home`` is '', all frames are

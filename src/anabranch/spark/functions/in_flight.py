@@ -1,7 +1,6 @@
 """Records which messages a lane's functions and processors are working on, for reports to the driver. If a function
-works on a message for longer than ``[job] message_timeout``, this module ends the worker. The worker isn't ended if the
-call can be ended on its own. This is possible for an async function that is awaiting something, and for a function in a
-separate process.
+works on a message for longer than ``[job] message_timeout``, this module ends the worker, unless the call can be ended
+on its own. This is possible for an async function that is awaiting something, and for a function in a separate process.
 """
 
 from __future__ import annotations

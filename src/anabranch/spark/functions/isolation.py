@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 TRIES = 3
-"""How many processes may die on the same message. After the last of these deaths, the message is rejected."""
+"""How many processes must have died on the same message before the message is rejected."""
 
 MOST = 16
 """The maximum number of processes in which one Spark task isolates user code. So no more than this number of threads
@@ -305,7 +305,7 @@ def called(user: UserFunction, host: Host) -> Calls:
 
 
 def service(user: UserFunction) -> Callable[[], Service]:
-    """The ``open_service`` of a :class:`Host` whose processes call this function."""
+    """The ``open_service`` of a :class:`Host` whose processes call the user's function."""
     return partial(_opened, user)
 
 

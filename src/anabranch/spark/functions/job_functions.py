@@ -105,8 +105,8 @@ def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFun
 
 
 def _raised_at(error: BaseException, code: JobCode) -> str:
-    """The last line of the job's files in an error's traceback, as `` at FILE:LINE``; empty if the traceback contains
-    no such line.
+    """The last frame of an error's traceback that is in the job's files, as `` at FILE:LINE``; empty if there is no
+    such frame.
     """
     frames = [
         f

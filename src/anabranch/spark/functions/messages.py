@@ -47,8 +47,8 @@ def receive(source: socket.socket, seconds: float | None = None) -> Any:
     """The next message. ``seconds`` says how long to wait for the beginning of the message; None for no limit.
 
     Raises:
-        Closed: the other process has ended before it sent a complete message.
-        OutOfTime: nothing has arrived within ``seconds``.
+        Closed: the other process ended before it had sent a complete message.
+        OutOfTime: nothing arrived within ``seconds``.
     """
     if seconds is not None and not _is_readable(source, seconds):
         raise OutOfTime

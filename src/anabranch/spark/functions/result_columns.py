@@ -58,7 +58,7 @@ class Column:
         return self.built([self.plain(value) for value in values])
 
     def built(self, plain: list[Any]) -> pa.Array | pa.ChunkedArray:
-        """An array of values that already have the form that Arrow needs; chunked if they have more than 2 GB."""
+        """An array of values that already have the form that Arrow needs; chunked if they exceed 2 GB."""
         return pa.array(plain, self.type)
 
     def plain(self, value: object) -> Any:
@@ -135,7 +135,7 @@ def _is_utf8(texts: pa.Array) -> bool:
 
 
 def _repeats_key(maps: pa.Array) -> bool:
-    """Whether one of the maps has a key twice."""
+    """Whether any of the maps has the same key twice."""
     there = maps.drop_null()
     if not len(there):
         return False
@@ -156,8 +156,8 @@ def _repeats_key(maps: pa.Array) -> bool:
 
 
 def _parts(built: pa.Array) -> Iterator[tuple[str, pa.Array, bool]]:
-    """Yields the inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls. Each
-    inner array comes with the path to its values, and with whether its values may be null.
+    """Yields the inner arrays of an array of arrays, maps or structs, without values that are hidden behind nulls. For
+    each inner array, also yields the path to its values, and whether these values can be null.
     """
     types = pa.types
     if types.is_struct(built.type):

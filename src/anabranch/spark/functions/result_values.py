@@ -1,5 +1,5 @@
 """Converts single values, as returned by Python functions, into the form that Arrow needs. Each value is either
-converted exactly, or refused with the reason. (The only exception: a number in a ``float`` column becomes the nearest
+converted exactly, or refused with a reason. (The only exception: a number in a ``float`` column becomes the nearest
 32-bit number.)
 """
 

@@ -135,7 +135,7 @@ def _verified(kind: DataType) -> Convert:
 
 
 def _quick(kind: DataType) -> Convert:
-    """A function that quickly converts the most usual values of a type, and returns ``_UNUSUAL`` for all others."""
+    """A function that quickly converts the most common values of a type, and returns ``_UNUSUAL`` for all others."""
     match kind:
         case ArrayType():
             return _quick_array(_quick(kind.elementType), kind.containsNull)

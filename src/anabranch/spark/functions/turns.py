@@ -225,7 +225,7 @@ class _Remote:
 
 
 def service(keyed: KeyedProcessor) -> Callable[[], Service]:
-    """The ``open_service`` of a :class:`Host` whose processes call this processor."""
+    """The ``open_service`` of a :class:`Host` whose processes call the processor in ``keyed``."""
     return partial(_opened, keyed)
 
 

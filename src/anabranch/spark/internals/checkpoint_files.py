@@ -106,7 +106,7 @@ class FarFiles:
         """The text of a log entry, without a request to S3; None if the text isn't known.
 
         The text is known only if this JVM created the entry in S3, and has created no later entry in the same folder.
-        Only the first call returns the text, because the entry may be rewritten later.
+        Only the first call for an entry returns its text, because the entry could be rewritten before a second call.
         """
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)

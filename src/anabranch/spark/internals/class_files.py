@@ -14,8 +14,8 @@ __all__ = ["ClassFile", "parsed"]
 _MAGIC = 0xCAFEBABE
 _UTF8, _CLASS = 1, 7
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
-"""For each tag in the constant pool, how many bytes follow the tag in an entry. (The tag of texts isn't listed, because
-the entry of a text contains the length of the text.)
+"""For each tag in the constant pool, how many bytes follow the tag in an entry. (The tag for text isn't listed: an
+entry with text contains the text's length.)
 """
 _TWO_PLACES = (5, 6)
 """The tags of a long and a double, each of which takes up two entries."""

@@ -123,7 +123,7 @@ def _taken_over(client: socket.socket) -> list[str] | None:
     Python.
 
     Returns None, and takes over nothing, if variables that match :data:`_AT_START` differ between the client's
-    environment and this process's environment. In this process, a change of these variables would come too late to take
+    environment and this process's environment. In this process, a change to these variables would come too late to take
     effect.
     """
     size, streams, _, _ = socket.recv_fds(client, 4, _STREAMS)

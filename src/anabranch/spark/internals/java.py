@@ -162,8 +162,8 @@ def text(spark: SparkSession, values: Any) -> str:
 
 
 def reason(error: Exception) -> str:
-    """The first line of Java's text about the root cause of an error. (py4j's own text begins with the failed call.) If
-    the error doesn't come from Java, the first line of the error's own text."""
+    """The first line of Java's description of an error's root cause. (py4j's message begins with the failed call.) If
+    the error doesn't come from Java, the first line of the error's message."""
     cause = getattr(error, "java_exception", None)
     while cause is not None and cause.getCause() is not None:
         cause = cause.getCause()

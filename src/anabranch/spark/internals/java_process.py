@@ -19,7 +19,7 @@ _PARENT = os.getppid()
 
 
 class _Started:
-    """A part of the surface: an attribute of PySpark's gateway with the process that ``launch_gateway`` has started.
+    """A part of the surface: the attribute of PySpark's gateway that holds the process started by ``launch_gateway``.
     (With spark-submit, PySpark doesn't start a Java process, and nothing is missing.)
     """
 

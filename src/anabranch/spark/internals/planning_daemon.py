@@ -1,5 +1,5 @@
-"""A Python daemon from which Spark forks workers. These workers run calls to anabranch's sources that Spark makes
-outside Spark tasks. The daemon imports the sources' modules once, for all its workers.
+"""A Python daemon from which Spark forks workers. In these workers, Spark calls anabranch's sources for work
+that isn't part of a Spark task. The daemon imports the sources' modules once, for all its workers.
 
 Spark ends a worker that has been idle for a minute, but the daemon keeps running. So a lane that starts later needn't
 wait for imports.

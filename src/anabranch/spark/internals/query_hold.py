@@ -30,13 +30,13 @@ _HANDOVER_NS = 50_000_000
 _LOCKING_MS = 100
 TURN_EVERY = 0.2
 RUNS_WITHIN = 60.0
-"""How many seconds a query without a running batch may take until one of two things happens: the query reaches the
-point where it would plan its next batch, or the query begins a batch that was planned for it.
+"""How many seconds a query without a running batch may take to reach the point where it would plan its next batch, or
+to begin a batch that was planned for it.
 """
 
 _PASSED = 2
-"""How many batches a query may still plan while anabranch tries to hold it. If the query plans more batches, it can't
-be held.
+"""How many more batches a query may plan while anabranch tries to hold it. If the query plans more than that, anabranch
+gives up.
 """
 
 SURFACE = Surface(

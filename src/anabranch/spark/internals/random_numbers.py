@@ -17,6 +17,6 @@ def seed() -> None:
 
 
 def seed_forks() -> None:
-    """Call :func:`seed` in each fork of this process, but not in forks of these forks, which user code may make."""
+    """Call :func:`seed` in each fork of this process, but not in the forks that user code makes from these forks."""
     mine = os.getpid()
     os.register_at_fork(after_in_child=lambda: seed() if os.getppid() == mine else None)

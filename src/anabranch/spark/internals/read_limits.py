@@ -44,7 +44,7 @@ class ReadLimits:
     has asked the query's sources for them. Thread-safe.
 
     Spark reads the limits in the query's own thread when it plans a batch. So new limits are certain to apply to the
-    next batch only if they are set in this thread, or while the query is held.
+    next batch only if they are set in the query's thread, or while the query is held.
     """
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
