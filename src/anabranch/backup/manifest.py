@@ -256,7 +256,7 @@ def verify(tree: Tree, manifest: Manifest) -> None:
 
 
 def _is_checksum_of(name: str, files: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether ``name`` is Hadoop's checksum file for one of the files ``of``, in the backup's top folder."""
+    """Whether ``name``, a file in the backup's top folder, is Hadoop's checksum file for one of the files in ``of``."""
     return name in {f".{each}.crc" for each in of} and "/" not in name
 
 

@@ -48,8 +48,8 @@ def scale(
 
 def followed(client: Client, job: str, change: ScaleResult | RewindResult, timeout: float | None) -> str:
     """Print how many lanes a change closes and starts. Then, if ``timeout`` isn't None, wait until the change is done.
-    Returns a text to append to the line that reports the change. The text says that all lanes are running. It is empty
-    if ``timeout`` is None.
+    Returns the end of the line that reports the change: a statement that all lanes are running, or an empty string if
+    ``timeout`` is None.
 
     Raises the errors of :func:`wait`, and ConflictError if the change was undone.
     """

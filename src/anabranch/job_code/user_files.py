@@ -78,7 +78,9 @@ def _inner(value: Any) -> Iterator[Any]:
 
 
 def wrapped(value: Any) -> Any:
-    """What a decorator wraps; None for anything else, including an object whose ``__getattr__`` answers every name."""
+    """The object that a decorated object wraps; None if the object isn't decorated. An object whose ``__getattr__``
+    answers every name counts as not decorated.
+    """
     if inspect.getattr_static(value, "__wrapped__", None) is None:
         return None
     try:

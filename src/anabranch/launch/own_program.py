@@ -55,10 +55,10 @@ class PackedCode:
             self._why = getattr(error, "what", str(error))
 
     def _may_hold_secrets(self, path: Path) -> bool:
-        """Whether a file could contain secrets, and is left out of the packed code: a TOML file that has a section of
-        anabranch's settings, or that can't be read, for example because it is half edited. The stored settings are
-        checked for secrets, but this check misses the settings in such a file that are overridden or not used.
-        Containers don't need the file, because the settings are stored.
+        """Whether a file could contain secrets and must therefore be left out of the packed code. This is true of a
+        TOML file that has a section of anabranch's settings, or that can't be read, for example because it is half
+        edited. Only the stored settings are checked for secrets. They lack any settings of the file that are overridden
+        or unused. Containers don't need the file, because the settings are stored.
         """
         if path.suffix.lower() != ".toml":
             return False

@@ -65,7 +65,7 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
 
 def _least(gradual: bool) -> float:
-    """How many seconds longer the rest of a batch must be than the time already spent on the batch for breaking off to
-    be worthwhile.
+    """The least number of seconds by which the rest of a batch must exceed the time already spent on it. If the rest
+    is shorter, breaking off isn't worthwhile.
     """
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

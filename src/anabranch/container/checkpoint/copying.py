@@ -49,7 +49,7 @@ def clone(
         again: whether to replace a copy that this process has made before and that no lane uses; see :func:`note_used`.
 
     Raises:
-        ConflictError: the target exists and isn't replaced, or another process is making the same copy.
+        ConflictError: the target exists and isn't to be replaced, or another process is making the same copy.
     """
     with _copied(folder, target, ORDER, standbys(folder), again=again) as copy:
         if keeping is not None:

@@ -345,7 +345,7 @@ class Folder:
         return number
 
     def sources(self, batch: int) -> dict[str, int]:
-        """The number of each stream's source in the plan of a batch."""
+        """For each stream, the index of its source in the plan of a batch."""
         return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
 
     def plan_again(self, entry: Entry) -> None:

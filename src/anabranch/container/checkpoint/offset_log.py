@@ -47,7 +47,7 @@ class Entry:
         return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
-        """The number of each stream's source, for streams that have been read."""
+        """For each stream that has been read, the index of its source in the query."""
         names = ((n, _name(each)) for n, each in enumerate(self.sources) if each is not None)
         return {name: number for number, name in names if name is not None}
 

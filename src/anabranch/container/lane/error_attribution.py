@@ -80,8 +80,8 @@ def operator_error(text: str, first: str, nodes: Sequence[Node], ranges: Ranges)
         text: the complete text of Spark's error.
         first: the reason in one line.
         nodes: the lane's operators, one of which may have caused the failure.
-        ranges: for each SSP, the first offset and the end offset of the batch that failed. The error's message names
-            the offsets in these ranges.
+        ranges: for each SSP, the first offset and the end offset of the batch that failed. The message of the
+            returned error names these ranges.
     """
     sql = [found.strip() for found in _SQL.findall(text)]
     lines = [found.strip() for found in _DATAFRAME.findall(text)]

@@ -19,9 +19,9 @@ def inherited(lane: Lane, left: Mapping[str, tuple[Progress, Collection[str]]]) 
     left or reported before the drain or the rewind are ignored.
 
     A predecessor is *void* if it hasn't begun since the drain, or since the rewind that clears state. (In a new job, a
-    predecessor is void if it never began at all.) If some predecessors are void, the event time of the other
-    predecessors counts only in partitions in which no void predecessor had keys. The watermark of these other
-    predecessors doesn't count.
+    predecessor is void if it never began at all.) If some predecessors are void, the
+    watermarks of the remaining predecessors are ignored, and their event times count only in partitions in which no
+    void predecessor had keys.
 
     Args:
         left: for each lane in ``lane.inherits``, the event time with which it ended, and the SSPs that it read.

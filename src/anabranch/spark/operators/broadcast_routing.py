@@ -31,9 +31,9 @@ class BroadcastRouting:
     """Determines which virtual tasks of a lane get each record of one broadcast stream.
 
     In a lane without state, a record goes to every virtual task that starts at or before the record's offset. In a lane
-    with state, only one virtual task of each task at factor 1 gets the record: the virtual task with the bucket of the
-    record's key, because it has the key's state. If this virtual task belongs to another lane, that lane gets the
-    record.
+    with state, each task of factor 1 is divided into virtual tasks, and only one of them gets the record: the one with
+    the bucket of the record's key, because it has the key's state. If this virtual task belongs to another lane, that
+    lane gets the record.
 
     Attributes:
         ssps: the stream's SSPs that the lane reads, as whole SSPs.

@@ -96,7 +96,7 @@ def java(settings: KafkaSettings) -> dict[str, str]:
 
 
 def shown(settings: KafkaSettings) -> str:
-    """The cluster's name for messages. References stay unresolved, and no password is shown."""
+    """The cluster's name, as shown in log and error messages. References stay unresolved, and no password is shown."""
     if settings.security_protocol == "PLAINTEXT":
         return settings.bootstrap_servers
     words: list[str] = [settings.security_protocol]
