@@ -37,7 +37,7 @@ def partitions(job: str, streams: Streams, cuts: Mapping[str, StreamCut]) -> dic
 
 
 def copy(job: str, tree: Tree, streams: Streams, cuts: Mapping[str, StreamCut]) -> None:
-    """Copy the streams, up to the cuts, to the backup in ``tree``. Meanwhile, rows can be written to the streams.
+    """Copy the streams, up to the cuts, to the backup in ``tree``. Meanwhile, records can be written to the streams.
 
     Raises:
         MovedOnError: records were deleted after the streams were cut.

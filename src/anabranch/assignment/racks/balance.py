@@ -110,7 +110,7 @@ class Slopes:
 
 def nearest(slopes: Slopes, count: int) -> Bounds:
     """The bounds of the containers' loads. Loads with ``count`` standbys in total are closest to the containers' shares
-    if and only if they are within these bounds. Apart from this, only ``slopes.most`` limits a container's load.
+    if and only if they are within these bounds. This holds if nothing but ``slopes.most`` limits a container's load.
     """
     slope = slopes.least(count)
     return Bounds(slopes.up_to(slope - 1), slopes.up_to(slope))

@@ -17,8 +17,8 @@ __all__ = ["compared", "explained"]
 
 
 def explained(problem: Problem, answer: Answer) -> dict[str, str]:
-    """An explanation for each task, in words. It names the task's container and former container, how much the task
-    reads from other racks, and why the task isn't in a cheaper rack or in its former container. It also names the
+    """An explanation for each task, in words. It gives the task's container and former container, how much the task
+    reads from other racks, and why the task isn't in a cheaper rack or in its former container. It also gives the
     containers of the task's standbys and, if racks are known, the number of racks over which the task and its standbys
     are spread.
     """

@@ -361,8 +361,8 @@ class Folder:
     def lock(self, unless: Callable[[], bool] = lambda: False) -> None:
         """Take the folder for this process. Idempotent.
 
-        A local folder is kept with an OS lock until this JVM ends. (The JVM of a killed driver may live on for a
-        moment.) Any other folder is kept with a claim until the claim is released or lost.
+        A local folder is held with an OS lock until this JVM ends. (The JVM of a killed driver may live on for a
+        moment.) Any other folder is held with a claim until the claim is released or lost.
 
         Args:
             unless: returns whether to stop waiting for an owner that may or may not be alive.

@@ -30,7 +30,7 @@ _DOCUMENTS = {
 }
 _METADATA = "metadata"
 _LOOKS = 10
-"""How many times a lane is checked, at most, if its folder keeps changing."""
+"""The maximum number of times that a lane is checked if its folder keeps changing."""
 
 T = TypeVar("T")
 

@@ -81,7 +81,7 @@ def _noticed_after(report: LaneReport) -> float:
 
 
 def without_output(report: LaneReport, now: float) -> float:
-    """For how many seconds a lane has written nothing before ``now`` although there were records to read; 0.0 if no
+    """For how many seconds, up to ``now``, a lane has written nothing although there were records to read; 0.0 if no
     batch is running and no records wait. ``now`` is in seconds since 1970. The clocks of machines can differ. For this
     reason, the result is never less than the age of the running batch in the report, and never more than this age plus
     two seconds. If no batch is running, the age counts as 0.0.

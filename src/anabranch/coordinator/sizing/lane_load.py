@@ -73,7 +73,8 @@ class LaneLoad:
         rate: the records per second that the lane processes while it is busy; 0 if unknown.
         seconds: the duration, in seconds, of the batch in which ``rate`` was observed.
         sure: whether there are enough observations to tell what share of the time functions take.
-        working: what share of the time functions need for the arriving records of the bucket with the most work.
+        working: the share of the lane's time that functions need for the arriving records of the bucket with the most
+            work.
         hot: the seconds per record for which functions held up the lane in the last batch. If the running batch is
             better evidence, ``hot`` is the value of the running batch.
         usually_hot: how many seconds per record functions took on their busiest bucket in the last half minute.
@@ -216,7 +217,7 @@ def capacity(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
 
 
 def utilisation(load: LaneLoad, factor: int, seen: Scalability = UNKNOWN) -> float:
-    """With this factor, the share of its time that a lane would spend on arriving records. If no more records wait than
+    """The share of its time that a lane with this factor would spend on arriving records. If no more records wait than
     usual, only the time that functions need counts.
     """
     if load.behind:
