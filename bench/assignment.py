@@ -179,8 +179,8 @@ def large(anabranch: str) -> None:
 
 def plans(seeds: int) -> None:
     """Compare plans that have one standby for each task, in another rack. The KIP's plans, unlike ours, don't have to
-    balance the standbys: ``off`` is by how many standbys, in all, the KIP's containers fall short of the floor of the
-    mean, or exceed its ceiling.
+    balance the standbys: ``off`` is the total number of standbys by which the KIP's containers fall short of the floor
+    of the mean, or exceed its ceiling.
     """
     heads = f"{'KIP':>7} {'off':>5} {'sequential':>11} {'joint':>7} {'bound':>7}"
     print(f"{'tasks x containers x racks, replicas':40} {heads}")

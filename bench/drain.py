@@ -1,5 +1,5 @@
-"""How long a drain takes with very many open windows and, compared with stopping a handwritten query, with little in
-flight.
+"""How long a drain takes: with very many open windows; and with little in flight, compared with stopping a handwritten
+query.
 
 Both sides read one Kafka topic and count by key in windows of ten seconds. The handwritten query is stopped in two
 ways: by ``query.stop()`` at once, which breaks off the running batch, so Spark repeats this batch at the next start; or

@@ -37,8 +37,8 @@ EVENTS = 1000
 
 
 class Holds:
-    """Measures for how long a thread holds the coordinator's lock at most, in elapsed time and in CPU time of the
-    thread.
+    """Measures the longest time for which a thread holds the coordinator's lock, both in elapsed time and in CPU time
+    of the thread.
 
     On a busy machine, the thread also waits for a core. Its CPU time shows how long the code itself needs the lock.
     """

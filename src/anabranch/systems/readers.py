@@ -24,7 +24,7 @@ class Reader(msgspec.Struct, frozen=True, kw_only=True):
     positions: dict[int, int] = {}
 
     def position(self, partition: int) -> int:
-        """A partition's lowest offset that the job still has to read."""
+        """The lowest offset that the job still has to read in a partition."""
         return self.positions.get(partition, 0)
 
 

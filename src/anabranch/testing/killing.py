@@ -1,4 +1,4 @@
-"""Simulates, in this process, the kill of a job whose most recent batches are published but not committed."""
+"""Simulates, in this process, the killing of a job whose most recent batches are published but not committed."""
 
 from __future__ import annotations
 

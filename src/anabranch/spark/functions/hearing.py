@@ -202,7 +202,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. From then on, :meth:`oldest` ignores the message that the worker was working on."""
+        """Close a connection. From then on, :meth:`oldest` ignores the message that its worker was working on."""
         if client is None:
             return
         self._connected -= 1

@@ -101,8 +101,8 @@ class Clock:
 
     def heard(self, system: Callable[[str], System], now: int, idle: Mapping[str, int] = _NOBODY) -> Progress:
         """The lane's event time for the next batch: :attr:`progress`, updated with ``idle`` and with new control
-        records. These are read up to the lane's position in each intermediate stream. If nothing has changed but how
-        far control records were read and which lanes are gone, the result is :attr:`progress` itself.
+        records. These are read up to the lane's position in each intermediate stream. If nothing has changed except
+        how far control records were read and which lanes are gone, the result is :attr:`progress` itself.
 
         If the lane has windows of processing time, only the watermark is updated, from ``now``.
 

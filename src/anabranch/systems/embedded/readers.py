@@ -149,7 +149,7 @@ class StreamReaders:
 
 
 def limit(folder: str, number: int) -> int | None:
-    """A partition's lowest offset that any job still has to read; None if no job reads the stream."""
+    """The lowest offset that any job still has to read in a partition; None if no job reads the stream."""
     return min((reader.position(number) for reader in _read(folder).values()), default=None)
 
 

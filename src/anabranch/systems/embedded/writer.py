@@ -107,7 +107,7 @@ class LaneWriter:
         return published
 
     def _seen(self, stream: str, number: int) -> Tail:
-        """A partition's last tail that this writer has seen. The first call for a stream looks up the tails of all
+        """The tail of a partition as this writer last saw it. The first call for a stream looks up the tails of all
         partitions of the stream. After that, the writer examines every newer entry before it writes. So it notices
         every fence, even if later entries no longer contain the fence's marker.
 
