@@ -37,12 +37,12 @@ _STATELESS = {
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
-    Kind.FACTOR: 1.1,
-    Kind.EXPANDED: 2.6,
-    Kind.REWOUND: 2.8,
-    Kind.MOVED: 1.8,
+    Kind.FACTOR: 1.4,
+    Kind.EXPANDED: 3.3,
+    Kind.REWOUND: 4.2,
+    Kind.MOVED: 2.5,
     Kind.VERSION: 9.0,
-    Kind.NEW: 5.5,
+    Kind.NEW: 8.0,
 }
 """The assumed overhead of a change in seconds, by kind. A measured overhead is stored as a multiple of the assumed
 overhead. The overhead is the part of a pause that isn't spent on a usual batch or on copying state. There is an
