@@ -1,5 +1,4 @@
-"""Determines how each operator affects the columns of the stage key. Each piece of state belongs to a value of the key.
-"""
+"""Determines how each operator affects the columns of the stage key. State belongs to a value of the stage key."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ class Progress:
     changing_since: float = 0.0
     rescale_seconds: float | None = None
     pause: MeasuredChange | None = None
-    shown: Experience = field(default_factory=Experience)
+    shown: Experience = field(default_factory=lambda: Experience(cold=True))
     hasty: bool = False
     stays: tuple[int, int] = (0, 0)
     at_once: bool = False

@@ -26,6 +26,10 @@ _NEW = 0.5
 _AT_MOST = 2.0
 """The largest factor by which a single change can raise or lower the overhead that is expected of later
 changes."""
+_COLD = 1.4
+"""The multiple of the usual overhead that the first change within containers is assumed to have, because Java and
+Python load and compile the code of changes.
+"""
 _STATELESS = {
     Kind.SAME: 0.6,
     Kind.FACTOR: 0.6,
@@ -37,9 +41,9 @@ _STATELESS = {
 }
 _STATEFUL = {
     Kind.SAME: 1.2,
-    Kind.FACTOR: 1.4,
-    Kind.EXPANDED: 3.3,
-    Kind.REWOUND: 4.2,
+    Kind.FACTOR: 1.1,
+    Kind.EXPANDED: 3.0,
+    Kind.REWOUND: 3.2,
     Kind.MOVED: 2.5,
     Kind.VERSION: 9.0,
     Kind.NEW: 8.0,
@@ -62,6 +66,7 @@ class Experience:
         replaying: how long it takes to replay changes to the state, as a multiple of what lanes estimate.
         container: the seconds from a change until a container that the change needs is ready.
         overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
+        cold: whether the containers that the lanes run in have made no change among themselves yet, as far as is known.
         speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
             these sizes, too, and derive the first batch sizes of later lanes from them.
     """
@@ -70,6 +75,7 @@ class Experience:
     replaying: float = 1.0
     container: float = _CONTAINER
     overhead: Mapping[Kind, float] = field(default_factory=dict)
+    cold: bool = False
     speeds: Mapping[tuple[str, str], Mapping[int, StoredSize]] = field(default_factory=dict)
 
     def started(self, seconds: float) -> Experience:
@@ -107,7 +113,16 @@ class Experience:
         For a kind that happens within containers, the result is the mean of similar kinds, if any have been measured.
         In all other cases, the result is the square root of the mean, because changes that involve several containers
         differ greatly from each other and from other changes.
+
+        While the containers are cold, the result for a kind that happens within containers is larger.
         """
+        return self._multiple(kind) * self._cold(kind)
+
+    def _cold(self, kind: Kind) -> float:
+        return _COLD if self.cold and kind in _WITHIN else 1.0
+
+    def _multiple(self, kind: Kind) -> float:
+        """The result of :meth:`slowness` for containers that aren't cold."""
         if kind in self.overhead or not self.overhead:
             return self.overhead.get(kind, 1.0)
         alike = [times for known, times in self.overhead.items() if (known in _WITHIN) == (kind in _WITHIN)]
@@ -124,6 +139,10 @@ class Experience:
             lost: the seconds of ``pause`` that are due to a broken-off batch. These seconds are left out, because they
                 say nothing about other changes.
         """
+        cold = change.kind is Kind.VERSION or (self.cold and change.kind not in _WITHIN)
+        return replace(self._learned(change, pause, lost), cold=cold)
+
+    def _learned(self, change: MeasuredChange, pause: float, lost: float) -> Experience:
         off = (pause - lost) - (change.foretold - change.lost)
         before, usual = self.slowness(change.kind), usual_overhead(change.kind, change.stateful)
         replay, copy = change.replay_seconds * self.replaying, change.state_bytes / self.state_speed
@@ -134,7 +153,7 @@ class Experience:
             seen = change.state_bytes / max(_LITTLE, copy + off)
             return replace(self, state_speed=self.state_speed ** (1 - _NEW) * seen**_NEW)
         now = min(max(before + _NEW * off / usual, before / _AT_MOST), before * _AT_MOST)
-        return replace(self, overhead={**self.overhead, change.kind: now})
+        return replace(self, overhead={**self.overhead, change.kind: now / self._cold(change.kind)})
 
 
 def usual_overhead(kind: Kind, stateful: bool) -> float:

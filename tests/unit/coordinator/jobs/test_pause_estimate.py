@@ -384,6 +384,24 @@ def test_one_change_that_is_far_off_makes_the_next_at_most_twice_as_long_or_as_s
         assert expected([lane("0-a")], {}, Kind.SAME, shown) == pytest.approx(times * 0.6)
 
 
+def test_the_first_change_within_containers_takes_longer_and_says_so_of_no_later_one() -> None:
+    closing, reports, cold = [lane("0-a")], told("0-a", usual_seconds=1.0), Experience(cold=True)
+    usual = usual_overhead(Kind.FACTOR, False)
+    first = expected(closing, reports, Kind.FACTOR, cold)
+    assert first > 1.0 + 1.2 * usual
+    warm = cold.after(change(first, Kind.FACTOR), first)
+    assert not warm.cold
+    assert expected(closing, reports, Kind.FACTOR, warm) == pytest.approx(1.0 + usual)
+    assert expected(closing, reports, Kind.NEW, cold) == pytest.approx(1.0 + usual_overhead(Kind.NEW, False))
+
+
+def test_containers_of_another_version_are_cold_again() -> None:
+    warm = Experience(cold=True).after(change(2.0, Kind.FACTOR), 2.0)
+    assert not warm.after(change(2.0, Kind.MOVED), 2.0).cold
+    assert warm.after(change(4.0, Kind.VERSION), 4.0).cold
+    assert Experience(cold=True).after(change(2.0, Kind.NEW), 2.0).cold
+
+
 def test_a_container_that_must_start_is_waited_for() -> None:
     assert expected([lane("0-a")], told("0-a", usual_seconds=1.0), Kind.NEW, starting=12.0) == 12.0
 
@@ -496,7 +514,7 @@ def test_the_events_of_a_job_say_what_was_foretold_and_what_was_measured() -> No
     worker.seat.beat(*told.values())
     coordinator.tick()
     (event,) = [each for each in coordinator.events(JOB, 100) if "output paused" in each.what]
-    assert event.why == "1.1 s was expected"
+    assert event.why == "1.5 s was expected"
 
 
 @pytest.mark.parametrize(
