@@ -20,8 +20,7 @@ LAST = 64
 
 
 def key_of(number: int, keys: int) -> bytes:
-    """The key of a record. Any ``keys`` successive records have different keys, unless ``keys`` is a multiple of 7919.
-    """
+    """The key of a record. Any ``keys`` records in a row have different keys, unless ``keys`` is a multiple of 7919."""
     return b"N%05d" % (number * 7919 % keys)
 
 

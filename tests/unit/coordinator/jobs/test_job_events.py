@@ -62,18 +62,18 @@ def test_of_a_change(coordinator: Coordinator, store: Store, clock: Clock) -> No
         "took seat 0": ("seat", "", "C", 0, None),
         "starting → running": ("state", "", "", 0, None),
         "running → changing, generation 2": ("change", "", "", 2, None),
-        "output is expected to pause for 1.1 s": ("change", "", "", 0, None),
+        "output is expected to pause for 1.5 s": ("change", "", "", 0, None),
         "lane L ended": ("lane", "L", "C", 0, "ended"),
         "lane L has its start offsets": ("lane", "L", "", 0, None),
         "lane L runs": ("lane", "L", "C", 0, "started"),
         "changing → running": ("state", "", "", 0, None),
     }
     assert change_of(store, "generation 2") == {"kind": "scale", "deployment": 1}
-    assert change_of(store, "expected to pause") == {"closing": 2, "starting": 2, "predictedPause": 1.1}
+    assert change_of(store, "expected to pause") == {"closing": 2, "starting": 2, "predictedPause": 1.5}
     assert change_of(store, "changing → running") == {"outcome": "done", "seconds": 3.0}
     assert [each.what for each in store.events(JOB, 100) if each.change] == [
         "running → changing, generation 2",
-        "output is expected to pause for 1.1 s",
+        "output is expected to pause for 1.5 s",
         "changing → running",
     ]
 
