@@ -27,7 +27,7 @@ _HALTING = 0.5
 """The expected seconds from the start of a drain until all lanes have halted, reported their positions, and been told
 where to stop.
 """
-_STAGE = 0.3
+_STAGE = 0.6
 """The seconds that a stage takes to drain, not counting the last batches of its lanes, in which all windows close."""
 _OF_A_BATCH = 0.35
 """The duration of a batch without records, as a fraction of the time that other batches spend outside functions."""

@@ -59,7 +59,7 @@ def test_it_takes_what_is_left_of_the_present_batch_and_each_stage_with_its_wind
         "1-b": told("1-b", 0, 0, usual_seconds=0.4, windows=120_000),
     }
     both = foretold({"0": ("0-a",), "1": ("1-b",)}, reports)
-    assert both - foretold({}, {}) == pytest.approx(4.0 + (0.3 + 0.35) + (0.3 + 0.14 + 2.0))
+    assert both - foretold({}, {}) == pytest.approx(4.0 + (0.6 + 0.35) + (0.6 + 0.14 + 2.0))
 
 
 def test_the_last_batch_of_a_lane_has_nothing_for_its_functions_to_do() -> None:
