@@ -1,5 +1,5 @@
-"""``anabranch assign``: moves tasks to containers in the racks of their data, explains the assignment of a job's tasks,
-and solves assignment problems from files."""
+"""``anabranch assign``: moves tasks to containers in the racks that hold the tasks' data, explains the assignment of a
+job's tasks, and solves assignment problems from files."""
 
 from __future__ import annotations
 

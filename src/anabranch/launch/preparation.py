@@ -41,8 +41,8 @@ class Prepared:
         schemas: the schemas of the operators' results, by the operator's id.
         formats: the formats of the job's streams. Streams that are missing here contain JSON.
         known: the streams and tables that the job wrote before, as returned by
-            :func:`anabranch.launch.outputs.checked`. None if missing outputs must be created, because the job starts
-            anew, or because another version of it is about to be deployed.
+            :func:`anabranch.launch.outputs.checked`. None if the job starts anew, or
+            another version of it is about to be deployed; missing outputs are then created.
     """
 
     file: JobFile

@@ -347,7 +347,7 @@ class System(Protocol):
 
     @abstractmethod
     def published(self, lane: Lane) -> int:
-        """The number of the lane's last batch that any exactly-once output in this system contains, completely or
+        """The highest number of a batch of the lane that is in any of the system's exactly-once outputs, completely or
         partly; -1 if there is no such batch."""
         ...
 

@@ -1,4 +1,4 @@
-"""Decides, by claims and leases, which process owns a lane's folder in storage without locks.
+"""Decides, by claims and leases, which process owns a lane's folder if the storage has no locks.
 
 A claim to a folder is a numbered file in another folder, next to the claimed one. The file is created exclusively: if
 two processes try, only one succeeds. The claim with the highest number counts. The process that made this claim shows

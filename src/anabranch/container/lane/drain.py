@@ -44,8 +44,8 @@ def raise_if_ended(lane: str, query: StreamingQuery) -> None:
 
 class LaneDrain:
     """Drains a lane. Used by the lane's own thread. :meth:`by_batches` and :meth:`by_holding` return whether the lane
-    has drained. If not, the drain was cancelled, the lane must end before it has drained, or the running query
-    couldn't be held.
+    has drained. A lane hasn't drained if the drain was cancelled, if the lane had to end early, or if the
+    running query couldn't be held.
     """
 
     def __init__(

@@ -262,7 +262,7 @@ def _begun_again(state: LifeState, want: Run, attempt: int) -> Stepped:
 
 
 def _judged(state: LifeState, judged: FailureJudged) -> LifeState:
-    """The state after a failure was judged. A lane that has waited too long for its surroundings fails permanently."""
+    """The lane's state once its failure has been judged. A lane that has waited too long fails for good."""
     if judged.following is Step.FAILED:
         return replace(state, phase=Phase.FAILED) if state.phase is Phase.WAITING else state
     if state.phase is not Phase.FAILED or (state.unwanted and not judged.waits):

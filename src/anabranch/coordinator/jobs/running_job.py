@@ -166,7 +166,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Enter another deployment. ``ended`` contains the lanes that already existed and have changed."""
+        """Record that another deployment replaces the current one. ``ended`` contains the existing lanes that change."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
@@ -200,7 +200,7 @@ class RunningJob:
         )
 
     def _bases(self) -> tuple[list[tuple[Lane, bool]], dict[str, str | None]]:
-        """Each lane, paired with whether it is over. Also the racks of the containers, by seat."""
+        """Each lane, with a flag that says whether it has ended. Also the racks of the containers, by seat."""
         lanes = [(lane, self.is_over(lane.id)) for lane in self.lanes]
         return lanes, {each.record.seat: each.record.rack for each in self.seats.processes.values()}
 

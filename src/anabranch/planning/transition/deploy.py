@@ -156,7 +156,7 @@ def left_behind(lanes: Iterable[Lane], deployment: int) -> list[Lane]:
 
     @cache
     def continued(name: str) -> frozenset[SSP | tuple[SSP, int]]:
-        """The parts of a lane's work that lanes of the last deployment continue."""
+        """The parts of a lane's work that are continued by lanes of the newest deployment."""
         lane = known[name]
         if name in after:
             return _work(lane).intersection(chain.from_iterable(map(continued, after[name])))
