@@ -166,7 +166,7 @@ class RunningJob:
         self.figures = figures(model)
 
     def replace(self, start: StartRequest, terms: DeploymentTerms, ended: Iterable[Lane], now: float) -> None:
-        """Record that another deployment replaces the current one. ``ended`` contains the existing lanes that change."""
+        """Record that another deployment replaces the current one. ``ended``: the existing lanes that change."""
         self.deployment = start.model.run_id
         self.terms, self.error = terms, None
         self.scaling.refused = self.scaling.advised = 0
