@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 from tests.support.interruption import interruptible
 
-from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
-from anabranch.assignment.racks.solver import solve
+from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.solver import solve
 from bench.support import kip
 
 ALLOWED_S, ALLOWED_MB = 2.0, 700.0

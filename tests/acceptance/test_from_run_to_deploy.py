@@ -32,6 +32,12 @@ def test_positions_and_state_stay(workspace: Workspace) -> None:
     assert workspace.start("container", JOB).wait() == 4, "it has the code with which the lanes were closed"
     new = workspace.start("container", JOB)
     new.until("the new version", lambda: workspace.status()["state"] == "running")
+    new.popen.send_signal(signal.SIGINT)  # PySpark would cancel the batches
+    assert new.wait() == 130, new.stderr
+    assert "failed" not in new.stderr
+    assert "stopping; a second signal" in new.stderr
+    assert not any(container["alive"] for container in workspace.status()["containers"]), "it kept its seat"
+    new = workspace.start("container", JOB)
     new.until("all is read", lambda: min(workspace.read("0-"), workspace.read("1-")) >= len(several))
     workspace.call("stop", JOB)
     ended_well(new)

@@ -71,7 +71,7 @@ def _accepted(
         UsageError: all lanes can continue with the stream as it is.
         StateError: a lane's pending batch can be neither finished nor forgotten.
     """
-    from anabranch.container.checkpoint import acceptance
+    from anabranch.container.checkpoint import acceptance, claims
     from anabranch.container.checkpoint.folder import Folder
     from anabranch.spark.session import session
 
@@ -113,7 +113,7 @@ def _accepted(
             rewrite(store, systems, found, lambda lane: folder(lane.id, lane.epoch).uri)
         return found
     finally:
-        session.stop(spark)
+        claims.stop_session(spark)
 
 
 def _lowest(found: Sequence[Acceptance]) -> dict[int, int]:
@@ -150,7 +150,7 @@ def rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target:
     Raises:
         StateError: a lane's pending batch can be neither finished nor forgotten. No lane has been changed.
     """
-    from anabranch.container.checkpoint import acceptance
+    from anabranch.container.checkpoint import acceptance, claims
 
     why = f"the user accepts {found[0].stream} as it is"
     begun = stopped_job.begun(store, [each.lane for each in found], time.time(), "accept", why)

@@ -14,8 +14,8 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.assignment.racks.matrix import Matrix
-from anabranch.assignment.racks.problem import Answer, Problem
+from anabranch.planning.assignment.racks.matrix import Matrix
+from anabranch.planning.assignment.racks.problem import Answer, Problem
 from anabranch.cli import connect, haste, options, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
 from anabranch.cli.change_options import ChangeOptions, with_change_options
@@ -41,8 +41,8 @@ def solve(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, with a reason for each task.")] = False,
 ) -> None:
     """Solve a problem from a file. Needs no job and no Spark."""
-    from anabranch.assignment.racks import matrix, reasons, solver
-    from anabranch.assignment.racks import problem as problems
+    from anabranch.planning.assignment.racks import matrix, reasons, solver
+    from anabranch.planning.assignment.racks import problem as problems
 
     asked = problems.read(_bytes(problem), str(problem))
     if strategy is not None:

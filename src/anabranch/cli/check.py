@@ -155,12 +155,13 @@ class _Check:
 
     @property
     def _spark(self) -> Any:
+        from anabranch.container.checkpoint import claims
         from anabranch.spark.session import session
 
         if not hasattr(self, "_session"):
             progress.say("checking the folders with Spark ...")
             self._session = session.for_schemas(self._settings, "")
-            self._stack.callback(session.stop, self._session)
+            self._stack.callback(claims.stop_session, self._session)
         return self._session
 
 

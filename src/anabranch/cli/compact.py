@@ -37,6 +37,7 @@ def compact(
     json: options.Json = False,
 ) -> None:
     """Remove foreign state from a stopped job's lanes, and the folders of its closed lanes. Safe to kill and repeat."""
+    from anabranch.container.checkpoint import claims
     from anabranch.spark.session import session
 
     settings = configuration.load(config)
@@ -50,7 +51,7 @@ def compact(
             try:
                 found = compacted(store, spark, its.storage.root, lanes)
             finally:
-                session.stop(spark)
+                claims.stop_session(spark)
         removed = cleared(store, job, its.storage.root)
     if json:
         told = {"job": job, "lanes": [_plain(each) for each in found], "folders": removed}

@@ -21,6 +21,7 @@ import typer
 from anabranch import cache_dir, logs, own_files
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress, waiting
+from anabranch.cli.slots_wait import SlotsWait
 from anabranch.cli.warm_up import WarmUp
 from anabranch.clocks import boottime
 from anabranch.config import Settings
@@ -84,7 +85,12 @@ def container(
         if root is not None:
             with contextlib.suppress(OSError):  # the first lane will report the error
                 own_files.make_folder(root)
-        home = _code(client, running.program.artifact, in_image=settings.job.artifact == "image")
+        in_image = settings.job.artifact == "image"
+        home = leaving.unless_asked(lambda: _code(client, running.program.artifact, in_image))
+        if home is None:
+            ended.set()
+            leaving.check()
+            return
         file = loading.load(home / running.program.file)
         period = durations.parse(own.coordinator.period) / 1000
         me = _registration(job, running.deployment, settings.systems.rack, seat)
@@ -115,6 +121,7 @@ def _run(
     from anabranch.container.restarts import ProcessBrokenError
     from anabranch.spark.query import resolution
     from anabranch.spark.query.plan import LoadedJob
+    from anabranch.spark.session import cluster, session
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
     cores = running.program.cores
@@ -122,9 +129,12 @@ def _run(
         logs.bind(job=running.job)
         with (
             exporting.traces(running.job, progress.say),
+            SlotsWait(client, me, cluster.is_cluster(session.master_of(settings.spark.master))) as slots,
             replacer.session(settings, file.home, None, cores, ended) as spark,
         ):
+            leaving.listen()
             executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
+            slots.end()
             schemas = resolution.restored(running.program.schemas)
             made = Container(
                 LoadedJob(spark, settings, file.graph, file.functions, schemas, running.formats, file.home),
@@ -283,6 +293,12 @@ class _Leaving:
         self.event = threading.Event()
         self._replacer = replacer
         self._received = 0
+        self.listen()
+
+    def listen(self) -> None:
+        """Handle the signals. Call this again after Spark has started, because PySpark installs a handler for SIGINT that
+        cancels all of Spark's jobs.
+        """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)
 

@@ -95,15 +95,18 @@ def _check_without_drain(up_to: str, reset_state: bool) -> None:
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
-    """Drain a job, and start the new version. The new version is prepared before the drain, so its errors are found
-    while the old version is still running. Returns the number of the new deployment.
+    """Drain a job, and start the new version. Before the drain, the new version is prepared, its code is packed, and its
+    streams and tables are made, so errors are found while the old version is still running. The code isn't handed over
+    before the drain has ended, because the coordinator deletes code that no job needs. Returns the number of the new
+    deployment.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)
+    ready = start.ready(prepared, settings)
     told = drain.begun(client, name, up_to)
     drain.wait(client, settings.coordinator, name, timeout)
     progress.say(f"job {name}: drained, deployment {told.deployment}")
-    number = start.hand_over(client, prepared, settings, available_now=False, reset_state=reset_state)
+    number = start.hand_over(client, ready, available_now=False, reset_state=reset_state)
     start.wait(client, name, max(1.0, end - time.monotonic()), detach=False)
     return number
 
@@ -136,10 +139,13 @@ def wished(
     """The request to deploy the new version. With ``dry``, the request only asks for a plan. Otherwise, this function
     also registers schemas, creates new streams and tables, and hands over the code.
     """
+    sha256 = ""
     if not dry:
         prepared = next_version.ready(prepared, settings)
-    code = start.program(client, prepared, settings, dry)
-    message = preparation.start_message(prepared, False, code, settings=settings)
+        sha256, code = start.packed(prepared, settings)
+        start.put(client, code)
+    program = start.program(prepared, settings, sha256)
+    message = preparation.start_message(prepared, False, program, settings=settings)
     return DeployRequest(start=message, drop_state=drop_state, request=uuid.uuid4().hex, dry=dry, now=now)
 
 

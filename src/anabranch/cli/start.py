@@ -4,6 +4,7 @@ coordinator knows."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
 from anabranch.job_code import artifact
+from anabranch.job_code.artifact import Artifact
 from anabranch.launch import loaded_code, loading, outputs, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
@@ -62,7 +64,7 @@ def _hand_over(client: Client, file: JobFile, settings: Settings, available_now:
     model, drained = _known_model(client, file.graph.job)
     preparation.check_reset(file.graph.job, reset_state, drained)
     prepared = prepare(client, file, settings, model, drained)
-    hand_over(client, prepared, settings, available_now, reset_state)
+    hand_over(client, ready(prepared, settings), available_now, reset_state)
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
@@ -81,29 +83,46 @@ def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel |
     return prepared
 
 
-def hand_over(client: Client, prepared: Prepared, settings: Settings, available_now: bool, reset_state: bool) -> int:
-    """Start a prepared job, and return the deployment's number."""
-    name = prepared.file.graph.job
-    code = program(client, prepared, settings)
+@dataclass(frozen=True)
+class Ready:
+    """A prepared job whose outputs exist. ``code`` is the job's packed code, which is still to be handed over; None if
+    containers get the code from their image.
+    """
+
+    prepared: Prepared
+    program: Program
+    code: Artifact | None
+
+
+def ready(prepared: Prepared, settings: Settings) -> Ready:
+    """Pack a prepared job's code, create missing streams and tables, and check the tables. Raises the errors of
+    :func:`packed` and :func:`outputs.prepare_tables`.
+    """
+    sha256, code = packed(prepared, settings)
+    made = program(prepared, settings, sha256)
     if prepared.known is None:
         outputs.create(prepared.plan, settings)
     outputs.prepare_tables(prepared)
-    number = client.start(preparation.start_message(prepared, available_now, code, reset_state))
+    return Ready(prepared, made, code)
+
+
+def hand_over(client: Client, job: Ready, available_now: bool, reset_state: bool) -> int:
+    """Hand over the job's code and start the job. Returns the deployment's number."""
+    name = job.prepared.file.graph.job
+    put(client, job.code)
+    number = client.start(preparation.start_message(job.prepared, available_now, job.program, reset_state))
     progress.say(f"job {name}: deployment {number} is with the coordinator at {without_passwords(client.url)}")
     return number
 
 
-def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = False) -> Program:
+def program(prepared: Prepared, settings: Settings, sha256: str) -> Program:
     """What containers need to run a job with these settings, which can differ from those with which the job was
-    planned. The job's code is handed over, unless containers get it from their image. With ``dry``, the code is neither
-    handed over nor named.
+    planned. ``sha256`` is the hash of the job's code.
     """
     from anabranch.spark.query import resolution
 
-    home = prepared.file.path.parent
-    in_image = settings.job.artifact == "image"
     return Program(
-        artifact="" if dry else _code(client, home, in_image),
+        artifact=sha256,
         file=prepared.file.path.name,
         settings=configuration.dumped(settings),
         schemas=resolution.dumped(prepared.schemas),
@@ -111,21 +130,25 @@ def program(client: Client, prepared: Prepared, settings: Settings, dry: bool = 
     )
 
 
-def _code(client: Client, home: Path, in_image: bool) -> str:
-    """The hash of the job's code. Hands over the code, unless containers get it from their image. Raises ConflictError
-    if the code was changed after the job was loaded.
+def packed(prepared: Prepared, settings: Settings) -> tuple[str, Artifact | None]:
+    """The hash of the job's code, and the packed code. The latter is None if containers get the code from their image.
+    Raises ConflictError if the code was changed after the job was loaded.
     """
-    code = None if in_image else artifact.pack(home)
+    home = prepared.file.path.parent
+    code = None if settings.job.artifact == "image" else artifact.pack(home)
     sha256 = artifact.fingerprint(home) if code is None else code.sha256
     if (file := loaded_code.changed(home, code)) is not None:
         raise ConflictError(
             f"{file} was changed after the job was loaded, so its new text wasn't checked; nothing was handed over",
             "run the command again",
         )
-    if code is None:
-        return sha256
-    client.put_artifact(sha256, code.content)
-    return sha256
+    return sha256, code
+
+
+def put(client: Client, code: Artifact | None) -> None:
+    """Hand over a job's packed code, if there is any."""
+    if code is not None:
+        client.put_artifact(code.sha256, code.content)
 
 
 def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:

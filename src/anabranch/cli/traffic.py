@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.table import Table
 
-from anabranch.assignment.racks import matrix
-from anabranch.assignment.racks.matrix import Matrix
+from anabranch.planning.assignment.racks import matrix
+from anabranch.planning.assignment.racks.matrix import Matrix
 from anabranch.consoles import Console
 from anabranch.errors import UsageError
 from anabranch.model.traffic import Traffic

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import logs, scratch
 from anabranch.clocks import boottime
+from anabranch.config.storage import local_folder
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
@@ -292,7 +293,8 @@ class Container:
         end = time.monotonic() + ENDS_WITHIN
         parts: tuple[LaneSupervisor | Prestarter, ...] = (*keepers, self._prestarter)
         ended = [_guarded(partial(_joined, part, end)) for part in parts]
-        if all(ended):
+        # A warm-up's container, whose storage is local, must not release the claims of the container that it warms up for.
+        if all(ended) and local_folder(self._job.settings.storage.root) is None:
             _guarded(claims.end)
         _guarded(self._clocks.cleanup)
 

@@ -117,6 +117,12 @@ _KINDS = (
         r"DestHost:destPort (?!.*(?:AccessControlException|SaslException|GSSException)).* Failed on local exception",
     ),
     _awaited(
+        "the storage of its folder",
+        "see that this machine can write to [storage] root: it couldn't for so long that another process might have "
+        "taken the lane's folder. The lane continues without intervention",
+        r"ANABRANCH_LEASE_OVER",
+    ),
+    _awaited(
         "a lock of the embedded log",
         "perhaps a process that uses the stream is frozen: find it with `fuser` and the path of that lock, and let it "
         "go on, or end it: the lane then continues without intervention",

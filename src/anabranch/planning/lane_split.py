@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.assignment import placement
+from anabranch.planning.assignment import placement
 from anabranch.model.task import Task
 
 __all__ = ["spread"]

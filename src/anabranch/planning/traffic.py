@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from anabranch.assignment.assignor import Where
+from anabranch.planning.assignment.assignor import Where
 from anabranch.model.ssp import SSP, wholes
 from anabranch.model.traffic import Traffic
 

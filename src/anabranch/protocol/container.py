@@ -34,6 +34,8 @@ class Registration(Document, frozen=True, kw_only=True):
     """The standbys that the process maintains while it has no seat."""
     warm: bool = True
     """Whether the process's Spark session has finished its warm-up and is ready for lanes."""
+    waits_for_slots: bool = False
+    """Whether the process is still waiting for task slots of a Spark cluster. Such a process gets no seat yet."""
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):

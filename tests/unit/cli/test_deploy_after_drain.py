@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from anabranch.cli import connect, drain, start
 from anabranch.cli.main import app
-from anabranch.errors import UsageError
+from anabranch.errors import ConflictError, UsageError
 
 JOB = """\
 from anabranch import Job
@@ -34,6 +34,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(connect, "at", at)
     monkeypatch.setattr(start, "prepare", lambda *_, **__: None)
+    monkeypatch.setattr(start, "ready", lambda *_, **__: None)
     monkeypatch.setattr(drain, "begun", lambda *_: SimpleNamespace(deployment=1))
     monkeypatch.setattr(drain, "wait", lambda *_: None)
     monkeypatch.setattr(start, "hand_over", lambda *_, **__: 2)
@@ -50,6 +51,18 @@ def test_the_new_deployment_is_given_as_json(file: str) -> None:
     told = json.loads(said(file, "--drain", "--json"))
     assert (told["deployment"], told["versionOf"]) == (2, 2)
     assert said(file, "--drain") == ""
+
+
+def test_a_version_that_could_not_start_does_not_drain_the_job(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code can't be packed, or its tables don't fit: this was once found after the drain, and no version ran."""
+
+    def fails(*_: object) -> None:
+        raise ConflictError("the table has no column n")
+
+    monkeypatch.setattr(start, "ready", fails)
+    monkeypatch.setattr(drain, "begun", lambda *_: pytest.fail("the job is drained"))
+    with pytest.raises(ConflictError, match="no column n"):
+        said(file, "--drain")
 
 
 @pytest.mark.parametrize(

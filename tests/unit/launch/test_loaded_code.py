@@ -12,7 +12,7 @@ from anabranch.cli import start
 from anabranch.config import Settings
 from anabranch.errors import ConflictError
 from anabranch.job_code import artifact
-from anabranch.launch import loaded_code, loading, preparation
+from anabranch.launch import loaded_code, loading
 from anabranch.launch.own_program import PackedCode
 
 JOB = """\
@@ -45,24 +45,21 @@ def edited(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[loading.JobF
 
 @pytest.mark.parametrize("home", ["packed", "image"])
 def test_start_hands_over_only_what_was_loaded(
-    edited: tuple[loading.JobFile, Path | None], home: str, monkeypatch: pytest.MonkeyPatch
+    edited: tuple[loading.JobFile, Path | None], home: str
 ) -> None:
     file, changed = edited
     handed: list[str] = []
     client: Any = SimpleNamespace(put_artifact=lambda sha256, content: handed.append(sha256))
-    prepared: Any = SimpleNamespace(file=file, schemas={}, plan=None)
+    prepared: Any = SimpleNamespace(file=file)
     settings = Settings.model_validate({"job": {"artifact": "image"} if home == "image" else {}})
-    monkeypatch.setattr(preparation, "cores", lambda *_: 1)
     if changed is None:
-        assert (
-            start.program(client, prepared, settings).artifact
-            == (handed or [artifact.fingerprint(file.path.parent)])[0]
-        )
+        sha256, code = start.packed(prepared, settings)
+        start.put(client, code)
+        assert sha256 == (handed or [artifact.fingerprint(file.path.parent)])[0]
         assert bool(handed) is (home == "packed")
         return
     with pytest.raises(ConflictError, match=f"{changed} was changed after the job was loaded"):
-        start.program(client, prepared, settings)
-    assert handed == []
+        start.packed(prepared, settings)
 
 
 def test_run_stores_only_what_was_loaded(edited: tuple[loading.JobFile, Path | None]) -> None:

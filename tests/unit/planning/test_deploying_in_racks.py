@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.assignment.assignor import Rules, Where
+from anabranch.planning.assignment.assignor import Rules, Where
 from anabranch.planning import plan as planning
 from anabranch.planning import traffic
 from anabranch.planning.plan import Placement

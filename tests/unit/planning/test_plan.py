@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from anabranch import Job
-from anabranch.assignment.assignor import Rules
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.errors import ConfigError, GraphError
 from anabranch.grouping import groupers
 from anabranch.model import document, names

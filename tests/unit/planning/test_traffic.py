@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.assignment.assignor import Where
+from anabranch.planning.assignment.assignor import Where
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.model.traffic import Traffic

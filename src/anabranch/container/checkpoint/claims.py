@@ -22,9 +22,10 @@ from anabranch.errors import ConfigError
 from anabranch.spark.internals import checkpoint_files
 from anabranch.spark.internals.checkpoint_files import FarFiles
 from anabranch.spark.internals.hadoop_files import Hadoop
+from anabranch.spark.session import session
 from anabranch.throttle import Throttled
 
-__all__ = ["check", "end", "release", "take"]
+__all__ = ["check", "end", "release", "stop_session", "take"]
 
 log = logs.get_logger()
 
@@ -78,6 +79,12 @@ def end() -> None:
             owner.end()
         except Exception as error:
             log.warning("a folder was not given back: others wait until its lease is over", error=str(error))
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Release all folders, and stop Spark, at the end of a command that has taken folders."""
+    end()
+    session.stop(spark)
 
 
 def _owner(spark: SparkSession, folder: str) -> Ownership:

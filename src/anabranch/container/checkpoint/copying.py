@@ -82,8 +82,8 @@ def standby(folder: Folder, number: int) -> Folder:
 
 def standbys(folder: Folder) -> list[Folder]:
     """The existing standbys, sorted by their last committed batches, the latest first."""
-    found = folder.tree.fs.globStatus(folder.tree.path_of(f"{_beside(folder)}*"))
-    numbers = [str(each.getPath().getName()).rpartition("-")[2] for each in found or ()]
+    lane, _, prefix = _beside(folder).rpartition("/")
+    numbers = [name.rpartition("-")[2] for name in folder.tree.other(lane).matching(f"{prefix}*")]
     there = [standby(folder, int(number)) for number in numbers if number.isdecimal()]
     return sorted(there, key=lambda each: -each.committed()) if len(there) > 1 else there
 
@@ -171,8 +171,7 @@ def _schemas(folder: Folder) -> list[str]:
 def _found(folder: Folder, pattern: str) -> list[str]:
     """The files in the folder whose names match a pattern."""
     begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
-    found = folder.tree.fs.globStatus(folder.tree.at(pattern))
-    return [str(each.getPath().toString()).removeprefix(begin) for each in found or ()]
+    return [name.removeprefix(begin) for name in folder.tree.matching(pattern)]
 
 
 def relocate(folder: Folder) -> None:

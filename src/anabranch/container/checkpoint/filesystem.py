@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,6 +87,14 @@ class Tree:
         """The file of this name, or all files below the folder of this name, by name; {} if there is no such file or
         folder."""
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
+
+    def matching(self, pattern: str) -> list[str]:
+        """The full URIs of the files and folders below this tree whose names match a pattern of Hadoop's. In the tree's
+        own path, no character has a special meaning.
+        """
+        begin = re.sub(r"([\[\]{}*?\\])", r"\\\1", str(self.path.toString()))
+        found = self.fs.globStatus(self.path_of(f"{begin}/{pattern}"))
+        return [str(each.getPath().toString()) for each in found or ()]
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
         """Copy a file to the same name in another tree. ``lives`` says whether other processes may be using the trees.

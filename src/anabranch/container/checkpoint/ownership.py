@@ -5,8 +5,8 @@ two processes try, only one succeeds. The claim with the highest number counts. 
 that it is alive by rewriting its own file every few seconds. A process uses the same file for all lanes of a job.
 
 Another process makes the next claim only if the owner has released the folder, has ended, or hasn't rewritten its file
-for ``EXPIRES`` seconds. (An owner that ends normally removes its file. The end of a killed owner is visible only on the
-same machine.)
+for ``EXPIRES`` seconds. (An owner that ends normally releases its folders. The end of a killed owner is visible only on
+the same machine.)
 
 ``LEASE`` is shorter than ``EXPIRES``. An owner that hasn't rewritten its file for ``LEASE`` seconds writes nothing to
 its folders until it has checked that its claims still count. From then on, the owner repeats this check whenever it
@@ -159,7 +159,7 @@ class Ownership:
                 if last is not None and not self._is_released(folder, last):
                     claim = self._claim(folder, last)
                     if claim is None or claim.process != self._me.process:
-                        silent = self._await_end(folder, claim, unless)
+                        silent = self._await_end(folder, last, claim, unless)
                 number = 0 if last is None else last + 1
                 created = self._files.create(_claim_path(folder, number), encode(self._me).decode())
             if silent is not None and self._sign(claim) != silent:
@@ -193,7 +193,7 @@ class Ownership:
             if number is None or folder in self._lost:
                 return
             self._files.lease(folder, 0)
-            self._files.create(f"{_claim_path(folder, number)}{_RELEASED}", "")
+            self._files.create(_release_path(folder, number), "")
 
     def end(self) -> None:
         """Release all folders at the end of the process."""
@@ -202,8 +202,11 @@ class Ownership:
                 return
             for folder in self._held:
                 self._files.lease(folder, 0)
+            held = {folder: number for folder, number in self._held.items() if folder not in self._lost}
             self._held.clear()
             self._renewed = None
+            for folder, number in held.items():
+                self._files.create(_release_path(folder, number), "")
             self._files.remove(self._own_path)
 
     @property
@@ -287,16 +290,19 @@ class Ownership:
     def _is_released(self, folder: str, number: int) -> bool:
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
-    def _await_end(self, folder: str, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until it is known that the owner has ended, or has been silent for too long. Returns None if the owner
-        has ended, otherwise the owner's last sign of life. Raises FencedError or ConflictError like :meth:`take`.
+    def _await_end(
+        self, folder: str, number: int, claim: Claim | None, unless: Callable[[], bool]
+    ) -> str | None:
+        """Wait until it is known that the owner, whose claim has this number, has released the folder, has ended, or has
+        been silent for too long. In the last case, the owner's last sign of life is returned, otherwise None. Raises
+        FencedError or ConflictError like :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()
         while True:
-            now = self._sign(claim)
-            if not now or (claim is not None and self._has_ended(claim)):
+            at = self._clock()  # before the sign, because this process may be frozen between the two
+            now, late = self._sign(claim), at >= since + EXPIRES
+            if self._is_released(folder, number) or (claim is not None and self._has_ended(claim)):
                 return None
-            late = self._clock() >= since + EXPIRES
             if now != said and (late or self._yields(folder)):
                 raise self._taken(folder, claim)
             if now == said and late:
@@ -318,8 +324,9 @@ class Ownership:
             return not any(held < folder for held in self._held)
 
     def _sign(self, claim: Claim | None) -> str:
-        """A value that changes with each sign of life of a claim's process. The value is '' if the process has removed
-        its file. If ``claim`` is None because the claim can't be read, the value is a constant.
+        """A value that changes with each sign of life of a claim's process. The value is '' if the process's file isn't
+        there. This doesn't mean that the process has ended: in some storage, such as WebHDFS, the file is missing for a
+        moment whenever it is rewritten. If ``claim`` is None because the claim can't be read, the value is a constant.
         """
         if claim is None:
             return "unknown"
@@ -341,6 +348,10 @@ def _claims(folder: str) -> str:
 
 def _claim_path(folder: str, number: int) -> str:
     return f"{_claims(folder)}/{number}"
+
+
+def _release_path(folder: str, number: int) -> str:
+    return f"{_claim_path(folder, number)}{_RELEASED}"
 
 
 def _named(claim: Claim | None) -> str:

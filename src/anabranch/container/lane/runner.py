@@ -35,7 +35,6 @@ from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LanePhase, LaneReport
 from anabranch.spark.functions import isolation
 from anabranch.spark.query import clock
-from anabranch.spark.query.checkpoint_sync import CheckpointSync
 from anabranch.spark.query.query import LaneQuery
 
 __all__ = ["LaneRunner", "Trace", "logged"]
@@ -278,8 +277,8 @@ class LaneRunner:
         self._monitor.outputs.note(folder, folder.committed(), last=True)
         positions = attempt.positions()
         pending = folder.pending or not has_begun
-        if query is not None and query.plan.real_time:
-            CheckpointSync(folder.uri).sync()  # no batch has done so, and the store takes what is reported for certain
+        if query is not None and (query.plan.real_time or self.lane.stateful):
+            query.checkpoint_sync.sync()  # no batch follows that would do so, and the store takes the report for certain
         folder.release()
         reporter.conclude(
             LanePhase.ENDED,

@@ -197,7 +197,7 @@ class Membership:
         registration = msgspec.structs.replace(registration, deployment=deployment)
         if deployment not in {running_job.deployment, *map(running_job.deployment_of, running_job.busy_seats)}:
             return RegistrationResponse(lease=self._lease, done=True)
-        seat = self._free_seat(running_job, registration)
+        seat = None if registration.waits_for_slots else self._free_seat(running_job, registration)
         if seat is None:
             return self._without_seat(running_job, registration)
         lanes = [lane for lane in running_job.lanes if lane.seat == seat and lane.state is not LaneState.CLOSED]

@@ -20,7 +20,7 @@ from anabranch.coordinator.sizing.findings import Findings
 from anabranch.coordinator.store import ContainerRecord
 from anabranch.event_time import durations
 from anabranch.model.lane import Lane, LaneState
-from anabranch.planning import assignment_settings
+from anabranch.planning.assignment import assignment_settings
 from anabranch.protocol.container import BatchDecision, Registration, WantedLane
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LaneReport

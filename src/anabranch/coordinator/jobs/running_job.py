@@ -9,7 +9,7 @@ from typing import Self
 
 import msgspec
 
-from anabranch.assignment import placement
+from anabranch.planning.assignment import placement
 from anabranch.coordinator.jobs.long_batches import LongBatches
 from anabranch.coordinator.jobs.parts import (
     AutoscaleState,

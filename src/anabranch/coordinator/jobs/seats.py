@@ -44,14 +44,16 @@ def program_due(job: RunningJob) -> int:
 def relieved(job: RunningJob) -> bool:
     """Whether lanes of former deployments may close. During a change, if a launcher starts the containers, these lanes
     wait until the current deployment has at least as many processes as seats. The processes counted are those that hold
-    a seat for this deployment, and warm processes that stand by. Without a launcher, the lanes don't wait, because the
-    successors' containers might not be started until the former containers have ended.
+    a seat for this deployment, warm processes that stand by, and processes that wait for a Spark cluster's task slots,
+    which the former lanes may occupy. Without a launcher, the lanes don't wait, because the successors' containers
+    might not be started until the former containers have ended.
     """
     if not job.seats.launched or job.state is not DeploymentState.CHANGING:
         return True
     there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
-    warm = {execution for execution in job.seats.asked if job.seats.resting[execution].warm}
-    return len(there | warm) >= len(job.model_seats)
+    its = {execution: job.seats.resting[execution] for execution in job.seats.asked}
+    ready = {execution for execution, each in its.items() if each.warm or each.waits_for_slots}
+    return len(there | ready) >= len(job.model_seats)
 
 
 def unprepared(job: RunningJob) -> frozenset[str]:
@@ -168,8 +170,9 @@ def take(job: RunningJob, process: Process, lanes: Sequence[Lane], now: float) -
 
 def until_seated(job: RunningJob, free: Collection[str]) -> float:
     """The expected seconds until containers are ready for the seats ``free``; 0.0 if enough processes stand by, or if
-    no launcher starts containers.
+    no launcher starts containers. Processes that wait for task slots don't count.
     """
-    if not job.seats.launched or len(free) <= len(job.seats.asked):
+    there = [execution for execution in job.seats.asked if not job.seats.resting[execution].waits_for_slots]
+    if not job.seats.launched or len(free) <= len(there):
         return 0.0
     return job.progress.shown.container

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.assignment import standbys
+from anabranch.planning.assignment import standbys
 from anabranch.model.lane import Lane, LaneState
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from anabranch.assignment import assignor
-from anabranch.assignment.assignor import Seating, Where
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Seating, Where
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.task import Task

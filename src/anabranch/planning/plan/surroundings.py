@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.assignment.assignor import Rules
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.grouping.request import Grouper
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import Matched
@@ -26,7 +26,7 @@ class Placement:
     """The racks of the seats. If there are more seats than racks, the racks are reused in turn."""
 
     replicas: Mapping[str, Mapping[int, Sequence[str | None]]] = field(default_factory=dict)
-    """The racks of partitions; see :class:`anabranch.assignment.assignor.Where`."""
+    """The racks of partitions; see :class:`anabranch.planning.assignment.assignor.Where`."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import chain
 
 import msgspec
 
-from anabranch.assignment import placement
+from anabranch.planning.assignment import placement
 from anabranch.errors import ConflictError
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState, by_deployment

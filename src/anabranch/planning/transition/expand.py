@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import msgspec
 
-from anabranch.assignment import assignor
-from anabranch.assignment.assignor import Placing
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping import keys as grouping_keys

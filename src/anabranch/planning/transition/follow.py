@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from anabranch.assignment.assignor import Placing
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.model.ssp import SSP, in_order, wholes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.assignment import assignor
-from anabranch.assignment.assignor import Placing
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion
 from anabranch.grouping.request import Input

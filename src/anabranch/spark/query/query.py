@@ -181,7 +181,7 @@ class LaneQuery:
         try:
             with self.gate.quietly():
                 self.gate.begins(number)
-                self._checkpoint_sync.sync()
+                self.checkpoint_sync.sync()
                 self.outputs.publishing.begin()
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
@@ -200,7 +200,7 @@ class LaneQuery:
             self.writing.clear()
 
     @cached_property
-    def _checkpoint_sync(self) -> CheckpointSync:
+    def checkpoint_sync(self) -> CheckpointSync:
         return CheckpointSync(self.folder)
 
     @property

@@ -249,9 +249,9 @@ def opened(
                 f"Spark hasn't started with {packages}, which it gets from a Maven repository: {said}",
                 f"if the repository doesn't have them: {cure}" if cure else "name others in [formats]",
             ) from error
+        if "JAVA_GATEWAY_EXITED" in str(error):
+            raise _java_ended(said) from error
         if not cluster.is_cluster(master):
-            if "JAVA_GATEWAY_EXITED" in str(error):
-                raise _java_ended(said) from error
             raise
         lines = str(error).strip().splitlines()
         why = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
@@ -262,7 +262,7 @@ def opened(
 
 
 def _java_ended(said: str) -> AnabranchError:
-    """The error for a session on this machine whose JVM ended before Spark had started. If the JVM lacks a module that
+    """The error for a session whose JVM, on this machine, ended before Spark had started. If the JVM lacks a module that
     Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find that output.
     """
     path = java_program.resolve().path

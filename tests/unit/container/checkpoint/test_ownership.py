@@ -307,6 +307,47 @@ def test_who_was_frozen_while_it_took_a_folder_learns_that_another_has_taken_it_
     assert third.writes()
 
 
+@pytest.mark.parametrize("gap", [0.5, RENEW_EVERY])
+def test_an_owner_whose_file_is_missing_while_it_is_rewritten_has_not_ended(world: World, gap: float) -> None:
+    """Where a rename onto an existing file first deletes that file, and then may fail."""
+    world.known_to_end = False
+    first = world.process("a")
+    first.own.take(FOLDER)
+    own = f"{JOB}/processes/a"
+    for at in (0.5, RENEW_EVERY + 0.5):
+        world.at += [(at, lambda: world.store.files.pop(own)), (at + gap - 0.5, lambda: first.own.renew())]
+    with pytest.raises(FencedError, match="process 97 on here runs on"):
+        world.process("b").own.take(FOLDER)
+    assert first.writes()
+
+
+@pytest.mark.parametrize("late", range(8))
+def test_one_that_was_frozen_while_it_watched_a_living_owner_does_not_take_it_for_dead(
+    world: World, late: int
+) -> None:
+    """Wherever between two calls, or a call and the clock, it was frozen."""
+    world.known_to_end = False
+    first, second = world.process("a"), world.process("b")
+    first.own.take(FOLDER)
+    answer, seen = second.names, 0
+
+    def names(folder: str) -> dict[str, str]:
+        nonlocal seen
+        found = answer(folder)
+        seen += 1
+        if seen == late + 1:
+            second.frozen = True
+            world.pass_by(2 * EXPIRES)
+            second.frozen = False
+        return found
+
+    second.names = names
+    with pytest.raises(FencedError, match="process 97 on here runs on"):
+        second.own.take(FOLDER)
+    assert seen > late
+    assert first.writes()
+
+
 def test_who_was_never_silent_looks_at_no_claims(world: World) -> None:
     first = world.process("a")
     first.own.take(FOLDER)

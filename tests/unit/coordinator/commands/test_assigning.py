@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.assignment.assignor import Rules
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError

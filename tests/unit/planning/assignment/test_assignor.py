@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.assignment import assignor, placement
-from anabranch.assignment.assignor import Rules, Where
+from anabranch.planning.assignment import assignor, placement
+from anabranch.planning.assignment.assignor import Rules, Where
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Input, Request
 from anabranch.model.job_model import StageModel

@@ -1,5 +1,5 @@
 """Assigns the standbys of lanes' folders to processes, by the same rules as the standbys of tasks in
-:mod:`anabranch.assignment.racks`.
+:mod:`anabranch.planning.assignment.racks`.
 
 The solver is imported on demand, because the import takes half a second and few jobs have standbys.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from anabranch.assignment.racks.problem import Container, Problem, Task
+from anabranch.planning.assignment.racks.problem import Container, Problem, Task
 
 __all__ = ["numbered", "place"]
 
@@ -32,8 +32,8 @@ def place(
     """
     if not lanes or not copies or len(processes) < 2:
         return dict.fromkeys(sorted(lanes), ())
-    from anabranch.assignment.racks import standby
-    from anabranch.assignment.racks.instance import Instance
+    from anabranch.planning.assignment.racks import standby
+    from anabranch.planning.assignment.racks.instance import Instance
 
     problem = Problem(
         containers=tuple(Container(id=name, rack=rack) for name, rack in processes.items()),

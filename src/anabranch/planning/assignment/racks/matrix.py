@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from html import escape
 
-from anabranch.assignment.racks.problem import Answer, Partition, Problem
+from anabranch.planning.assignment.racks.problem import Answer, Partition, Problem
 
 __all__ = ["Matrix", "matrix", "svg"]
 

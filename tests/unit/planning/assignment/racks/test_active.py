@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
-from anabranch.assignment.racks.reasons import compared, explained
-from anabranch.assignment.racks.solver import solve
-from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed
+from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.reasons import compared, explained
+from anabranch.planning.assignment.racks.solver import solve
+from tests.unit.planning.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks.helpers import changed
 
 STRATEGIES = ["none", "min_traffic", "balance_subtopology"]
 

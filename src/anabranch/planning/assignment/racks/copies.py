@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.assignment.racks.balance import Slopes
-from anabranch.assignment.racks.fitting import fit
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.network import Network, Whole
-from anabranch.assignment.racks.shares import Bounds
+from anabranch.planning.assignment.racks.balance import Slopes
+from anabranch.planning.assignment.racks.fitting import fit
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.network import Network, Whole
+from anabranch.planning.assignment.racks.shares import Bounds
 from anabranch.errors import ConfigError
 
 __all__ = ["MOST_PAIRS", "Question", "answered"]

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from anabranch.assignment.racks import active
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.network import Whole
-from anabranch.assignment.racks.problem import Answer, Problem, Task
-from anabranch.assignment.racks.shares import between
+from anabranch.planning.assignment.racks import active
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.network import Whole
+from anabranch.planning.assignment.racks.problem import Answer, Problem, Task
+from anabranch.planning.assignment.racks.shares import between
 
 __all__ = ["compared", "explained"]
 

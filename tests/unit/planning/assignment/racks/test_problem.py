@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.assignment.racks import matrix
-from anabranch.assignment.racks import problem as problems
-from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
-from anabranch.assignment.racks.solver import solve
+from anabranch.planning.assignment.racks import matrix
+from anabranch.planning.assignment.racks import problem as problems
+from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.solver import solve
 from anabranch.cli.assign import app
 from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UsageError
 from tests.support.paths import ROOT
-from tests.unit.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks import helpers as referee
 
 
 def document(**changes: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from anabranch.assignment.racks import joint
-from anabranch.assignment.racks.problem import Container, Partition, Problem, Task
-from anabranch.assignment.racks.reasons import explained
-from anabranch.assignment.racks.solver import solve
-from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed, checked
+from anabranch.planning.assignment.racks import joint
+from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.reasons import explained
+from anabranch.planning.assignment.racks.solver import solve
+from tests.unit.planning.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks.helpers import changed, checked
 
 RULES = [
     pytest.param({}, id="reliability"),

@@ -13,10 +13,10 @@ from typing import Literal
 
 import msgspec
 
-from anabranch.assignment import placement
-from anabranch.assignment.lineage import Lineage
-from anabranch.assignment.racks.problem import Container, Partition, Problem
-from anabranch.assignment.racks.problem import Task as Load
+from anabranch.planning.assignment import placement
+from anabranch.planning.assignment.lineage import Lineage
+from anabranch.planning.assignment.racks.problem import Container, Partition, Problem
+from anabranch.planning.assignment.racks.problem import Task as Load
 from anabranch.model.job_model import StageModel
 from anabranch.model.ssp import SSP, wholes
 from anabranch.model.task import Task
@@ -139,8 +139,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     """
     if rules.strategy == "none":
         return Seating(seats=_without_racks(stages, former, where), racks=where.seats)
-    from anabranch.assignment.racks import solver
-    from anabranch.assignment.racks.instance import unknown
+    from anabranch.planning.assignment.racks import solver
+    from anabranch.planning.assignment.racks.instance import unknown
 
     problem = _problem(stages, former, where, rules)
     why_not = unknown(problem) if where.partitions else "no stream that the job reads is in racks"
@@ -161,7 +161,7 @@ def explained(stages: Sequence[StageModel], former: Placed, where: Where, rules:
     found = seat(stages, former, where, rules)
     if rules.strategy == "none" or found.why_not or None in where.seats.values() or any(map(_shares, stages)):
         return _told(stages, former, where, rules, found)
-    from anabranch.assignment.racks import reasons, solver
+    from anabranch.planning.assignment.racks import reasons, solver
 
     problem = _problem(stages, former, where, rules)
     why = reasons.explained(problem, solver.solve(problem))
@@ -219,7 +219,7 @@ def _shares(stage: StageModel) -> bool:
 
 
 def _containers_first(stages: Sequence[StageModel], problem: Problem, where: Where, rules: Rules) -> Seating:
-    from anabranch.assignment import colocated_racks
+    from anabranch.planning.assignment import colocated_racks
 
     homes = {load.name: load.on.removeprefix("seat ") for load in problem.tasks if load.on is not None}
     read = {load.name: load.partitions for load in problem.tasks}
@@ -244,7 +244,7 @@ def _bound(problem: Problem) -> float:
     the stage read each partition, a task's share of the cost is at least 1/n. Therefore, the solver gets the stage's
     tasks with the traffic cost divided by n, and the solver's lower bound is the stage's bound.
     """
-    from anabranch.assignment.racks import solver
+    from anabranch.planning.assignment.racks import solver
 
     by_stage: dict[str, list[Load]] = defaultdict(list)
     for load in problem.tasks:
@@ -264,7 +264,7 @@ def _traffic_first(stages: Sequence[StageModel], problem: Problem, where: Where)
     rack's seats. As a result, few tasks move, and tasks that read the same partitions share a seat where there is room.
     Each seat keeps its number of tasks of the stage, so the balance and the cost stay the same.
     """
-    from anabranch.assignment.racks import solver
+    from anabranch.planning.assignment.racks import solver
 
     answer = solver.solve(problem)
     found = _by_stage(stages, answer.active)

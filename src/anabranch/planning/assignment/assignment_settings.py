@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.assignment.assignor import Placing, Rules, Seating
+from anabranch.planning.assignment.assignor import Placing, Rules, Seating
 from anabranch.config import AssignmentSettings
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from anabranch.assignment.racks import active, standby
-from anabranch.assignment.racks.balance import Slopes
-from anabranch.assignment.racks.instance import Instance, Traffic
-from anabranch.assignment.racks.network import Whole
-from anabranch.assignment.racks.program import Program
-from anabranch.assignment.racks.shares import between
+from anabranch.planning.assignment.racks import active, standby
+from anabranch.planning.assignment.racks.balance import Slopes
+from anabranch.planning.assignment.racks.instance import Instance, Traffic
+from anabranch.planning.assignment.racks.network import Whole
+from anabranch.planning.assignment.racks.program import Program
+from anabranch.planning.assignment.racks.shares import between
 
 __all__ = ["Search", "is_collapsed"]
 

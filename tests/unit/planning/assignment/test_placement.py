@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.assignment.placement import consumption, place
+from anabranch.planning.assignment.placement import consumption, place
 from anabranch.errors import ConfigError
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Input, Request

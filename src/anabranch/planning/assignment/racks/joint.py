@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from anabranch.assignment.racks import active, standby
-from anabranch.assignment.racks.active import Placement
-from anabranch.assignment.racks.balance import Slopes
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.problem import Problem
-from anabranch.assignment.racks.search import Search, is_collapsed
-from anabranch.assignment.racks.shares import between
-from anabranch.assignment.racks.standby import Standbys
+from anabranch.planning.assignment.racks import active, standby
+from anabranch.planning.assignment.racks.active import Placement
+from anabranch.planning.assignment.racks.balance import Slopes
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.problem import Problem
+from anabranch.planning.assignment.racks.search import Search, is_collapsed
+from anabranch.planning.assignment.racks.shares import between
+from anabranch.planning.assignment.racks.standby import Standbys
 
 __all__ = ["MOST_OPTIONS", "place"]
 

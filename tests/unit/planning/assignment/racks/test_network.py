@@ -8,12 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from anabranch.assignment.racks import network
-from anabranch.assignment.racks.balance import Slopes, nearest
-from anabranch.assignment.racks.reasons import compared
-from anabranch.assignment.racks.shares import between
-from anabranch.assignment.racks.solver import solve
-from tests.unit.assignment.racks import helpers as referee
+from anabranch.planning.assignment.racks import network
+from anabranch.planning.assignment.racks.balance import Slopes, nearest
+from anabranch.planning.assignment.racks.reasons import compared
+from anabranch.planning.assignment.racks.shares import between
+from anabranch.planning.assignment.racks.solver import solve
+from tests.unit.planning.assignment.racks import helpers as referee
 
 
 @pytest.mark.parametrize("rules", [{}, {"standbys": 2}, {"standbys": 2, "standby_order": "cost"}], ids=str)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.assignment.racks.network import Network, Whole
+from anabranch.planning.assignment.racks.network import Network, Whole
 
 __all__ = ["Bounds", "between", "first_counts"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from anabranch.assignment.racks.problem import Answer, Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.problem import Answer, Container, Partition, Problem, Task
 
 changed = msgspec.structs.replace
 Value = tuple[float, ...]

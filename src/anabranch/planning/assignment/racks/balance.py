@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.assignment.racks.network import Network, Whole
-from anabranch.assignment.racks.shares import Bounds
+from anabranch.planning.assignment.racks.network import Network, Whole
+from anabranch.planning.assignment.racks.shares import Bounds
 
 __all__ = ["Slopes", "groups_nearest", "nearest"]
 

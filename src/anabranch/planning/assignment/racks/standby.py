@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from anabranch.assignment.racks.balance import Slopes, groups_nearest, nearest
-from anabranch.assignment.racks.copies import Question, answered
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.network import Whole
-from anabranch.assignment.racks.shares import between
+from anabranch.planning.assignment.racks.balance import Slopes, groups_nearest, nearest
+from anabranch.planning.assignment.racks.copies import Question, answered
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.network import Whole
+from anabranch.planning.assignment.racks.shares import between
 
 __all__ = ["Standbys", "at_least", "copies_of", "crosses", "most_spread", "movable", "place", "rebuilt", "spread"]
 

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.assignment import standbys
+from anabranch.planning.assignment import standbys
 
 PROCESSES = st.dictionaries(
     st.sampled_from([f"p{number}" for number in range(6)]), st.sampled_from("abc"), min_size=1, max_size=6

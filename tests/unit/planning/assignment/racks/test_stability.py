@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.assignment.racks.problem import Answer, Container
-from anabranch.assignment.racks.reasons import compared
-from anabranch.assignment.racks.solver import solve
-from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed
+from anabranch.planning.assignment.racks.problem import Answer, Container
+from anabranch.planning.assignment.racks.reasons import compared
+from anabranch.planning.assignment.racks.solver import solve
+from tests.unit.planning.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks.helpers import changed
 
 RULES: dict[str, dict[str, object]] = {
     "none": {"strategy": "none"},
@@ -49,9 +49,9 @@ def test_the_same_after_100_shuffles(name: str) -> None:
 def test_the_same_with_another_hash_seed() -> None:
     code = """
 import random
-from anabranch.assignment.racks.solver import solve
-from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.test_stability import RULES, plan
+from anabranch.planning.assignment.racks.solver import solve
+from tests.unit.planning.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks.test_stability import RULES, plan
 for name, rules in RULES.items():
     print(plan(solve(referee.problem(random.Random(name), 9, 5, stages=3, **rules))))
 """

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from anabranch.assignment.racks import copies
-from anabranch.assignment.racks.fitting import fit
-from anabranch.assignment.racks.problem import Answer, Container, Partition, Problem, Task
-from anabranch.assignment.racks.reasons import explained
-from anabranch.assignment.racks.solver import solve
+from anabranch.planning.assignment.racks import copies
+from anabranch.planning.assignment.racks.fitting import fit
+from anabranch.planning.assignment.racks.problem import Answer, Container, Partition, Problem, Task
+from anabranch.planning.assignment.racks.reasons import explained
+from anabranch.planning.assignment.racks.solver import solve
 from anabranch.errors import ConfigError
-from tests.unit.assignment.racks import helpers as referee
-from tests.unit.assignment.racks.helpers import changed, checked
+from tests.unit.planning.assignment.racks import helpers as referee
+from tests.unit.planning.assignment.racks.helpers import changed, checked
 
 ORDERS = ["reliability", "cost"]
 

@@ -16,9 +16,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.network import Network, Whole
-from anabranch.assignment.racks.shares import Bounds, between, first_counts
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.network import Network, Whole
+from anabranch.planning.assignment.racks.shares import Bounds, between, first_counts
 
 __all__ = ["Placement", "complete", "counted", "counts", "place", "stateful"]
 

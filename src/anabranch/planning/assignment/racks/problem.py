@@ -133,14 +133,14 @@ class Answer(_Record, frozen=True, kw_only=True):
         moved: how many tasks and standbys move. New tasks, new standbys, and standbys whose container is gone don't
             count.
         needed_moves: the number of moves of active tasks that balance requires, if known; see
-            :func:`~anabranch.assignment.racks.reasons.compared`.
+            :func:`~anabranch.planning.assignment.racks.reasons.compared`.
         saved_by_moves: the cost that the other moves of active tasks save, compared with the cheapest placement that
             has only the ``needed_moves``.
         loads: the number of active tasks in each container.
         spread: the number of racks (and tag values) that a task and its standbys cover, summed over the tasks with
             standbys.
         most_spread: an upper bound on the ``spread`` of any assignment.
-        why: for each task, the reason for its place; see :func:`~anabranch.assignment.racks.reasons.explained`.
+        why: for each task, the reason for its place; see :func:`~anabranch.planning.assignment.racks.reasons.explained`.
     """
 
     active: dict[str, str]

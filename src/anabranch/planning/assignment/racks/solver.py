@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.assignment.racks import active, joint, standby
-from anabranch.assignment.racks.active import Placement
-from anabranch.assignment.racks.instance import Instance
-from anabranch.assignment.racks.network import Whole
-from anabranch.assignment.racks.problem import Answer, ByRole, Problem
-from anabranch.assignment.racks.standby import Standbys
+from anabranch.planning.assignment.racks import active, joint, standby
+from anabranch.planning.assignment.racks.active import Placement
+from anabranch.planning.assignment.racks.instance import Instance
+from anabranch.planning.assignment.racks.network import Whole
+from anabranch.planning.assignment.racks.problem import Answer, ByRole, Problem
+from anabranch.planning.assignment.racks.standby import Standbys
 
 __all__ = ["solve"]
 
