@@ -8,8 +8,8 @@ import org.apache.hadoop.fs.Path;
 import org.codehaus.janino.SimpleCompiler;
 
 /**
- * Asks CheckpointFiles.java, which it compiles as anabranch does, whether leases of 1000 ms are over, and writes a file
- * before, during and after a lease. Arguments: that Java file, a local folder, and for each of the leases how many ms
+ * Asks CheckpointFiles.java, which it compiles as anabranch does, whether leases of 1000 ms are over, and writes,
+ * renames and deletes a file before, during and after a lease. Arguments: that Java file, a local folder, and for each of the leases how many ms
  * its two clocks have advanced, as NANOS,DAY.
  */
 public class Leases {
@@ -28,17 +28,26 @@ public class Leases {
     }
     Method lease = files.getMethod("lease", String.class, long.class);
     Method write = files.getMethod("write", FileSystem.class, Path.class, String.class);
+    Method rename = files.getMethod("rename", FileSystem.class, Path.class, Path.class);
+    Method delete = files.getMethod("delete", FileSystem.class, Path.class);
     FileSystem fs = FileSystem.getLocal(new Configuration());
     Path file = new Path(new Path(words[1]), "file");
+    Path other = new Path(file.getParent(), "other");
     for (long ms : new long[] {-1, 60000, 0}) {
       if (ms >= 0) lease.invoke(null, file.getParent().toString(), ms);
-      try {
-        Thread.sleep(2);
-        write.invoke(null, fs, file, "text");
-        System.out.println("written");
-      } catch (InvocationTargetException error) {
-        System.out.println(error.getTargetException().getMessage().split(":")[0]);
-      }
+      Thread.sleep(2);
+      said("written", write, fs, file, "text");
+      said("renamed", rename, fs, file, other);
+      said("deleted", delete, fs, other);
+    }
+  }
+
+  private static void said(String what, Method method, Object... given) throws Exception {
+    try {
+      method.invoke(null, given);
+      System.out.println(what);
+    } catch (InvocationTargetException error) {
+      System.out.println(error.getTargetException().getMessage().split(":")[0]);
     }
   }
 }

@@ -17,7 +17,7 @@ _AFTER = 60.0
 """How many seconds a cluster has to start an application and its first executor before the coordinator is told that
 the container is waiting.
 """
-_EVERY = 2.0
+EVERY = 2.0
 
 
 class SlotsWait:
@@ -56,7 +56,7 @@ class SlotsWait:
     def _run(self) -> None:
         if self._over.wait(self._after):
             return
-        while not self._over.wait(_EVERY):
+        while not self._over.wait(EVERY):
             try:
                 self._client.register(self._me)
             except AnabranchError:  # the container's own registration will meet the error, and report it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from anabranch.coordinator.jobs import standbys
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError, NotFoundError, UsageError
 from anabranch.model.lane import LaneState
@@ -95,6 +96,35 @@ def test_nothing_ends_before_a_container_with_the_new_code_is_warm(store: Store)
     new.registration = msgspec.structs.replace(new.registration, warm=True)
     assert new.ask() is None
     assert all(each.closing for each in old.beat().wanted)
+
+
+def test_lanes_end_when_the_containers_of_the_next_version_wait_for_the_cores_that_the_lanes_keep(
+    store: Store,
+) -> None:
+    """The change would otherwise wait for the containers, and the containers for the change."""
+    coordinator, (old,) = running(store)
+    coordinator.launched("j", LaunchStatus(wanted=1, running=1, logs="logs"), [])
+    deploy(coordinator, job(more=True))
+    new = Process(coordinator, 2, warm=False, waits_for_slots=True)
+    old.work()
+    old.leave()
+    assert new.ask() is None, "it has no cores to run lanes with"
+    (demand,) = coordinator.demands([])
+    assert demand.standing_by == {new.registration.execution}, "the launcher would take it for one that hangs"
+    new.registration = msgspec.structs.replace(new.registration, waits_for_slots=False)
+    assert new.ask() == "0"
+    new.work()
+    assert coordinator.status("j").state == "running"
+
+
+def test_a_container_that_waits_for_task_slots_keeps_no_standbys(store: Store) -> None:
+    coordinator, _ = running(store)
+    waiting = Process(coordinator, 1, warm=False, waits_for_slots=True)
+    running_job = coordinator.registry.jobs["j"]
+    assert waiting.registration.execution not in standbys.members(running_job)
+    waiting.registration = msgspec.structs.replace(waiting.registration, waits_for_slots=False)
+    assert waiting.ask() is None
+    assert waiting.registration.execution in standbys.members(running_job)
 
 
 def test_seats_are_given_one_by_one(store: Store) -> None:

@@ -63,12 +63,18 @@ class Process:
     """A container made of calls: it runs what it is told, and closes what it is told to."""
 
     def __init__(
-        self, coordinator: Coordinator, deployment: int = 0, pid: int | None = None, warm: bool = True
+        self, coordinator: Coordinator, deployment: int = 0, pid: int | None = None, **registration: Any
     ) -> None:
         self.pid = next(IDS) if pid is None else pid
         me = f"e{self.pid}"
         self.registration = Registration(
-            job="j", execution=me, host="h", pid=self.pid, instance=str(self.pid), deployment=deployment, warm=warm
+            job="j",
+            execution=me,
+            host="h",
+            pid=self.pid,
+            instance=str(self.pid),
+            deployment=deployment,
+            **registration,
         )
         self.coordinator = coordinator
         self.me = coordinator.register(self.registration)

@@ -199,7 +199,7 @@ class Tree:
             if durable:
                 own_files.sync(at.parent)
         else:
-            self.fs.delete(self.at(name), False)
+            self.far.delete(self.at(name))
 
     def sync(self, names: Iterable[str] | None = None) -> None:
         """On a local disk, make the files ``names`` and the folders that contain them durable: a power cut can then
@@ -244,6 +244,8 @@ class Tree:
     def _copy(self, name: str, target: Tree, to: str) -> None:
         if target.local is not None:
             own_files.make_folder(target.local.joinpath(to).parent)
+        if target.local is None:
+            target.far.check_lease(target.at(to))
         if self.local is None or target.local is None:
             self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)
             return

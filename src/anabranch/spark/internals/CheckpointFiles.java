@@ -69,7 +69,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   public CheckpointFileManager$CancellableFSDataOutputStream createAtomic(Path path, boolean overwrite) {
     try {
       checkLease(path);
-      if (renaming != null) return renaming.createAtomic(path, overwrite);
+      if (renaming != null) return new Leased(renaming.createAtomic(path, overwrite), path);
       return new Whole(fs, path, overwrite, isEntry(path) && !overwrite);
     } catch (IOException error) {
       throw thrown(error);
@@ -194,8 +194,16 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
+  /** Deletes a file, if it exists. */
+  public static void delete(FileSystem fs, Path path) throws IOException {
+    checkLease(path);
+    justWritten(fs, path);
+    fs.delete(path, false);
+  }
+
   /** Renames a file, replacing any existing file. */
   public static void rename(FileSystem fs, Path from, Path to) throws IOException {
+    checkLease(to);
     justWritten(fs, to);
     FileContext context = FileContext.getFileContext(fs.getUri(), fs.getConf());
     context.rename(from, to, new Options.Rename[] {Options.Rename.OVERWRITE});
@@ -264,7 +272,8 @@ public class CheckpointFiles implements CheckpointFileManager {
     return last != null && last.path.equals(full) && entries.remove(full.getParent(), last) ? last.text : null;
   }
 
-  private static void checkLease(Path path) throws IOException {
+  /** Throws an exception if this process's lease of the folder that contains a file is over. */
+  public static void checkLease(Path path) throws IOException {
     if (leases.isEmpty()) return;
     for (Path each = path; each != null; each = each.getParent()) {
       long[] until = (long[]) leases.get(each.toString());
@@ -337,6 +346,37 @@ public class CheckpointFiles implements CheckpointFileManager {
     }
   }
 
+  /** A new file that is renamed when it is closed, provided that the lease of its folder isn't over then. */
+  private static class Leased extends CheckpointFileManager$CancellableFSDataOutputStream {
+    private final CheckpointFileManager$CancellableFSDataOutputStream stream;
+    private final Path path;
+    private boolean ended;
+
+    Leased(CheckpointFileManager$CancellableFSDataOutputStream stream, Path path) {
+      super(stream);
+      this.stream = stream;
+      this.path = path;
+    }
+
+    public synchronized void close() throws IOException {
+      if (ended) return;
+      try {
+        checkLease(path);
+      } catch (IOException over) {
+        cancel();
+        throw over;
+      }
+      ended = true;
+      stream.close();
+    }
+
+    public synchronized void cancel() {
+      if (ended) return;
+      ended = true;
+      stream.cancel();
+    }
+  }
+
   /** A new file in S3. The file appears when it is closed. If it is cancelled before that, it never appears. */
   private static class Whole extends CheckpointFileManager$CancellableFSDataOutputStream {
     private final FSDataOutputStream stream;
@@ -387,6 +427,7 @@ public class CheckpointFiles implements CheckpointFileManager {
 
     public synchronized void close() throws IOException {
       if (ended) return;
+      checkLease(path); // perhaps this process was frozen while the file was written
       ended = true;
       FSDataOutputStream current = stream;
       for (int tried = 0; !isClosed(current, tried); tried++) {

@@ -111,6 +111,14 @@ class FarFiles:
         text = self._class.justWritten(self._fs, path)
         return None if text is None else str(text)
 
+    def check_lease(self, path: Any) -> None:
+        """Raises Java's error if this process's lease of the folder that contains a file is over; see :func:`lease`."""
+        self._class.checkLease(path)
+
+    def delete(self, path: Any) -> None:
+        """Delete a file, if it exists."""
+        self._class.delete(self._fs, path)
+
     def rename(self, path: Any, to: Any) -> None:
         """Rename a file, replacing any existing file."""
         self._class.rename(self._fs, path, to)
