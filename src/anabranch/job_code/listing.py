@@ -80,11 +80,12 @@ def _git_mark(root: Path) -> Path | None:
 
 def walked(root: Path) -> Iterator[str]:
     """Yields the names, relative to ``root``, of the ``*.py`` and ``*.toml`` files below ``root``, except in folders
-    that can't contain code of the job.
+    that can't contain code of the job. A folder that disappears meanwhile, such as a temporary one, is left out.
     """
 
     def stop(error: OSError) -> None:
-        raise unreadable(error)
+        if not isinstance(error, FileNotFoundError):
+            raise unreadable(error)
 
     for folder, below, files in os.walk(root, onerror=stop):
         below[:] = [name for name in below if not _foreign(Path(folder, name))]

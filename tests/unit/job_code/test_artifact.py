@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from anabranch.errors import AnabranchError, UsageError
-from anabranch.job_code import artifact
+from anabranch.job_code import artifact, listing
 from tests.unit.job_code.archives import contents, git, names_of, repo, write
 
 __all__ = ["repo"]  # fixtures
@@ -20,6 +21,16 @@ __all__ = ["repo"]  # fixtures
 def test_without_git_python_and_toml_are_packed(tmp_path: Path) -> None:
     home = write(tmp_path / "home", names_of("job.py", "anabranch.toml", "lib/deep/a.py", "notes.md", "key.pem"))
     assert artifact.pack(home).names == ("anabranch.toml", "job.py", "lib/deep/a.py")
+
+
+def test_a_folder_that_disappears_while_files_are_listed_is_left_out(tmp_path: Path) -> None:
+    """Such as a temporary folder of a process that runs there."""
+    (tmp_path / "job.py").touch()
+    for name in ("code", "scratch"):
+        write(tmp_path / name / "module.py", "")
+    found = [next(listed := listing.walked(tmp_path))]
+    shutil.rmtree(tmp_path / "scratch")
+    assert sorted([*found, *listed]) == ["code/module.py", "job.py"]
 
 
 def test_in_a_work_tree_what_git_does_not_ignore_is_packed(repo: Path) -> None:
