@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch import Job
+from anabranch import Job, own_files
 from anabranch.container.checkpoint import claims, copying, edits
 from anabranch.container.checkpoint.filesystem import Tree
 from anabranch.container.checkpoint.folder import Folder
@@ -194,6 +194,19 @@ def test_a_file_is_written_whole_in_place_of_a_former_one(
     monkeypatch.setattr(Tree, "local", None)
     assert tree.read("offsets/10") == "ours, in place of it: \u00e9", "Hadoop still goes by Spark's checksum"
     assert not [*(site.root / "lane").rglob("*.part")]
+
+
+def test_standbys_and_schemas_are_found_whatever_characters_the_root_has(site: Site, tmp_path: Path) -> None:
+    """Hadoop's patterns give a meaning to some of them."""
+    root = tmp_path / "work [v2] {a *?"
+    lane, schema = root / "lanes" / "j" / "0-abc", "state/0/_metadata/schema"
+    for name in ("1/commits/0", f"1/{schema}", "standby-1-0/commits/0", "standby-1-1/commits/1"):
+        own_files.make_folder((lane / name).parent)
+        (lane / name).touch()
+    folder = Folder(site.spark, str(lane / "1"))
+    found = [each.tree.local for each in copying.standbys(folder)]
+    assert found == [lane / "standby-1-1", lane / "standby-1-0"]
+    assert [Path(each).name for each in folder.tree.matching("state/*/_metadata/*")] == ["schema"]
 
 
 def test_a_file_that_cannot_be_written_is_named(site: Site) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from anabranch import crash_points
 from anabranch.cli import warming
+from anabranch.container.checkpoint import claims
 
 
 @pytest.fixture
@@ -31,8 +32,13 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_it_runs_both_its_lanes_and_leaves_nothing_behind(spark: SparkSession, outside: Path) -> None:
+def test_it_runs_both_its_lanes_and_leaves_nothing_behind(
+    spark: SparkSession, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does it release the folders of lanes that have started in the meantime, as a container does that ends."""
     seen: dict[str, list[int]] = defaultdict(list)
+    released: list[str] = []
+    monkeypatch.setattr(claims, "end", lambda: released.append("all"))
 
     def see(step: str, lane: str, batch: int) -> None:
         if step == crash_points.PUBLISHED:
@@ -40,6 +46,7 @@ def test_it_runs_both_its_lanes_and_leaves_nothing_behind(spark: SparkSession, o
 
     with crash_points.watched(see):
         warming.warm(spark, threading.Event())
+    assert released == []
     assert {lane.partition("-")[0] for lane in seen} == {"0", "1"}
     assert all(batches == list(range(len(batches))) and len(batches) >= 2 for batches in seen.values()), seen
     _check_untouched(spark, outside)

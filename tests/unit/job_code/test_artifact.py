@@ -27,7 +27,7 @@ def test_a_folder_that_disappears_while_files_are_listed_is_left_out(tmp_path: P
     """Such as a temporary folder of a process that runs there."""
     (tmp_path / "job.py").touch()
     for name in ("code", "scratch"):
-        write(tmp_path / name / "module.py", "")
+        write(tmp_path / name, {"module.py": ""})
     found = [next(listed := listing.walked(tmp_path))]
     shutil.rmtree(tmp_path / "scratch")
     assert sorted([*found, *listed]) == ["code/module.py", "job.py"]
