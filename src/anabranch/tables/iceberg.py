@@ -102,8 +102,9 @@ class _OneCommit(Transaction):
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
+        """Commit once. If the table's properties say so, the oldest of its former metadata files is then deleted."""
         mine = AssertTableUUID(uuid=self._table.metadata.table_uuid)
-        self._table.catalog.commit_table(self._table, (*self._requirements, mine), self._updates)
+        self._table._do_commit(updates=self._updates, requirements=(*self._requirements, mine))
         return self._table
 
     def clear_away(self) -> None:

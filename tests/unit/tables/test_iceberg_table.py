@@ -145,6 +145,31 @@ def test_a_commit_whose_answer_is_lost_happens_once(
     assert len(data(tmp_path)) == 1
 
 
+def test_only_so_many_former_metadata_files_are_kept_as_the_table_says(table: IcebergTable, tmp_path: Path) -> None:
+    with plain(tmp_path).transaction() as change:
+        change.set_properties({"write.metadata.previous-versions-max": "3"})
+    for batch in range(6):
+        committed(table, owner(1), batch, [batch])
+    table.fence(owner(2), new=False)
+    found = plain(tmp_path)
+    there = {f"file://{each}" for each in (tmp_path / "warehouse").rglob("*.metadata.json")}
+    assert there == {found.metadata_location, *(each.metadata_file for each in found.metadata.metadata_log)}
+    assert len(there) == 1 + 3
+    assert ids(tmp_path) == list(range(6))
+
+
+def test_a_former_metadata_file_that_cannot_be_deleted_does_not_fail_a_commit(
+    table: IcebergTable, tmp_path: Path
+) -> None:
+    with plain(tmp_path).transaction() as change:
+        change.set_properties({"write.metadata.previous-versions-max": "1"})
+    for each in plain(tmp_path).metadata.metadata_log:
+        Path(each.metadata_file.removeprefix("file://")).unlink()
+    committed(table, owner(1), 0, [1])
+    committed(table, owner(1), 1, [2])
+    assert ids(tmp_path) == [1, 2]
+
+
 def test_marks_outlive_snapshots(table: IcebergTable, tmp_path: Path) -> None:
     committed(table, owner(1), 0, [1])
     committed(table, owner(1), 1, [2])
