@@ -37,6 +37,8 @@ ANSWERS_WITHIN = 630.0
 """How many seconds a server can take to answer. This is a little more than the server's own limit for statements. The
 server's limit doesn't help if the server is frozen, or if the network loses the server's answers.
 """
+_CANCELLED = "57014"
+"""The SQLSTATE of a statement that took longer than ``statement_timeout``, or that somebody cancelled."""
 _DEFAULTS = {
     "connect_timeout": 5,
     "application_name": "anabranch",
@@ -124,7 +126,14 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
     state, message = error.sqlstate or "", libpq.first_line(error)
     if state == "42P01":
         return NotFoundError(f"{where} or a table beside it is gone: {message}", "restore it")
-    if state in ("55P03", "40P01", "57014"):
+    if state == _CANCELLED:
+        return AnabranchError(
+            f"PostgreSQL cancelled a statement for {where}: {message}",
+            f"if it took longer than {LIMITS['statement_timeout']}, see which indexes and triggers of the table make "
+            "writing slow, or make batches smaller; otherwise an administrator cancelled it; the batch is written "
+            "again, and nothing is lost",
+        )
+    if state in ("55P03", "40P01"):
         return AnabranchError(
             f"{where} is locked by another program: {message}",
             "see pg_stat_activity for who holds it; the batch is written again, and nothing is lost",

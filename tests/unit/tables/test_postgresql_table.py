@@ -18,6 +18,7 @@ import pytest
 
 from anabranch import crash_points
 from anabranch.container import surroundings
+from anabranch.container.error_text import is_final
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError, StateError
 from anabranch.model.lane import Lane
 from anabranch.spark.query.tables import TablePublisher
@@ -542,6 +543,19 @@ def test_a_server_that_freezes_holds_up_a_lane_for_a_while_only(url: str, monkey
         os.kill(pid, signal.SIGCONT)
     monkeypatch.undo()
     made.commit(owner(1), 0, parts)
+
+
+def test_a_statement_that_takes_too_long_is_not_told_as_a_lock_of_another_program(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(session.LIMITS, "statement_timeout", "300ms")
+    with session.connect("outputs.orders.url", url, "the table") as mine:
+        told = r"PostgreSQL cancelled a statement for the table: .* due to statement timeout"
+        with pytest.raises(AnabranchError, match=told) as caught, session.told("the table"):
+            mine.execute("select pg_sleep(60)")
+        mine.rollback()
+    assert "longer than 300ms" in caught.value.cure
+    assert not is_final(caught.value)
 
 
 def test_a_connection_is_made_with_all_parameters_of_the_url(url: str, connection: psycopg.Connection[Any]) -> None:
