@@ -129,9 +129,9 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
     if state == _CANCELLED:
         return AnabranchError(
             f"PostgreSQL cancelled a statement for {where}: {message}",
-            f"if it took longer than {LIMITS['statement_timeout']}, see which indexes and triggers of the table make "
-            "writing slow, or make batches smaller; otherwise an administrator cancelled it; the batch is written "
-            "again, and nothing is lost",
+            f"if it took longer than statement_timeout ({LIMITS['statement_timeout']}, unless the output's url sets "
+            "less), see which indexes and triggers of the table make writing slow, or make batches smaller; otherwise "
+            "an administrator cancelled it; the batch is written again, and nothing is lost",
         )
     if state in ("55P03", "40P01"):
         return AnabranchError(

@@ -554,7 +554,7 @@ def test_a_statement_that_takes_too_long_is_not_told_as_a_lock_of_another_progra
         with pytest.raises(AnabranchError, match=told) as caught, session.told("the table"):
             mine.execute("select pg_sleep(60)")
         mine.rollback()
-    assert "longer than 300ms" in caught.value.cure
+    assert "longer than statement_timeout (300ms" in caught.value.cure
     assert not is_final(caught.value)
 
 
