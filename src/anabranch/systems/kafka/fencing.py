@@ -117,8 +117,8 @@ def unmarked(job: str, lane: str, slot: int) -> StateError:
     """The error for a slot that should have a marker, but has none."""
     return StateError(
         f"slot {slot} of lane {lane} of {job} has no marker in Kafka, so what it has written is not known: the marker "
-        f"expired while the job was stopped (offsets.retention.minutes of the brokers), or topic {markers.topic(job)} "
-        "or one of its groups was deleted",
+        "expired (offsets.retention.minutes of the brokers) while the job was stopped or the lane had failed, or topic "
+        f"{markers.topic(job)} or one of its groups was deleted",
         "going on could lose or repeat a batch: look at the ends of the output topics, then start a new job; keep "
-        "offsets.retention.minutes above the longest stop",
+        "offsets.retention.minutes above the longest time for which the job is stopped or a lane stays failed",
     )
