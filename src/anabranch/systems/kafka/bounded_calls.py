@@ -6,14 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 __all__ = ["BoundedCalls"]
 
 _SLOWER = 4.0
 """After a call that succeeded, the time limit of the next call is this many times the duration of the last call, but
 between the shortest and the longest limit. After a call that took too long, the limit is doubled."""
-_stuck: list[Producer] = []
 
 
 class BoundedCalls:
@@ -32,14 +31,17 @@ class BoundedCalls:
         self._shortest = shortest
         self._longest = longest
 
-    def make(self, call: Callable[[], object], left: float, producer: Producer) -> None:
-        """Call a method of ``producer``, and wait for the call to end, for at most ``left`` seconds or :attr:`seconds`,
-        whichever is shorter. If the call doesn't end in this time, raise KafkaException. The producer is then never
-        destroyed, because destroying it would wait for the call.
+    def make(self, call: Callable[[], object], left: float) -> None:
+        """Call a method of a producer, and wait for the call to end, for at most ``left`` seconds or :attr:`seconds`,
+        whichever is shorter. If the call doesn't end in this time, raise KafkaException. The call then goes on in its
+        thread, which keeps the producer until the call ends. (Destroying the producer earlier would wait for the call.)
+
+        Args:
+            call: a function that refers to the producer.
         """
         began = time.monotonic()
         try:
-            _bounded(call, min(left, self.seconds), producer)
+            _bounded(call, min(left, self.seconds))
         except KafkaException as error:
             if error.args[0].code() == KafkaError._TIMED_OUT:
                 self.seconds = min(2 * self.seconds, self._longest)
@@ -47,7 +49,7 @@ class BoundedCalls:
         self.seconds = min(max(_SLOWER * (time.monotonic() - began), self._shortest), self._longest)
 
 
-def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> None:
+def _bounded(call: Callable[[], object], seconds: float) -> None:
     raised: list[BaseException] = []
 
     def run() -> None:
@@ -60,7 +62,6 @@ def _bounded(call: Callable[[], object], seconds: float, producer: Producer) -> 
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        _stuck.append(producer)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {seconds:.0f} s"))
     if raised:
         raise raised[0]

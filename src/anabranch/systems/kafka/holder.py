@@ -160,8 +160,8 @@ class Holder:
         ``deadline`` is on the monotonic clock.
         """
         offsets, group = [reader.place(slot, marker)], reader.group_metadata()
-        send, producer = self._producer.send_offsets_to_transaction, self._producer
-        _retried(lambda left: _calls.make(lambda: send(offsets, group, left), left, producer), deadline)
+        send = self._producer.send_offsets_to_transaction
+        _retried(lambda left: _calls.make(lambda: send(offsets, group, left), left), deadline)
 
     def commit(self, deadline: float) -> None:
         """Commit the transaction before ``deadline``, which is on the monotonic clock. After the commit, the outcome is
