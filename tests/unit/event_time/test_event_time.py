@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import StructType
+from structlog.testing import capture_logs
 
 from anabranch.config import Settings
+from anabranch.errors import AnabranchError
 from anabranch.event_time import progress
 from anabranch.event_time.progress import Progress, Upstream
 from anabranch.spark.query import clock
-from anabranch.spark.query.clock import Clock
+from anabranch.spark.query.clock import Clock, EventTimeSource
 from anabranch.systems.systems import Systems
 from tests.unit.event_time.ssps import A, B, C
 
@@ -139,3 +142,24 @@ def test_the_clock_of_a_lane_that_hears_nobody_has_little_to_import(tmp_path: Pa
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "5\nFalse\n"
+
+
+def test_why_event_time_stands_still_is_told_once_until_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Clock(Progress(5), {}, {}).write(tmp_path / "0-aaaaaaaa.clock")
+    options = {"file": f"{tmp_path}/0-aaaaaaaa.clock", "systems": clock.carried(Systems(Settings())), "rows": "true"}
+    reader = EventTimeSource(options).streamReader(StructType())
+    is_refused = True
+
+    def heard(read: Clock, *_: object) -> Progress:
+        if is_refused:
+            raise AnabranchError("the cluster refuses the login", "check the password")
+        return read.progress
+
+    monkeypatch.setattr(Clock, "heard", heard)
+    with capture_logs() as lines:
+        for is_refused in (True, True, False, True):
+            assert reader.latestOffset({}, None)["watermark"] == 5
+    assert [(line["event"], line["lane"]) for line in lines] == [("control records can't be read", "0-aaaaaaaa")] * 2
+    assert "check the password" in lines[0]["error"]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch import logs
 from anabranch.clocks import boottime
 from anabranch.errors import AnabranchError
 from anabranch.event_time import batch_time, control, processing, progress, windows
@@ -27,6 +28,7 @@ from anabranch.event_time.progress import Progress, Upstream
 from anabranch.event_time.windows import Window
 from anabranch.spark.query.planned_batch import Batch
 from anabranch.systems.contract import System
+from anabranch.throttle import LastTold
 
 if TYPE_CHECKING:
     from anabranch.systems.systems import Systems  # slow to import, and each clock source runs in a process of its own
@@ -229,6 +231,7 @@ class _Reader(DataSourceStreamReader):
         self._file = Path(options["file"])
         self._rows = options["rows"] == "true"
         self._carried = options["systems"]
+        self._told = LastTold()
 
     def _system(self, name: str) -> System:
         return self._systems.named(name)
@@ -246,11 +249,20 @@ class _Reader(DataSourceStreamReader):
         if clock is None:
             return start
         try:
-            return clock.heard(self._system, clock.now(unix_ms(), boottime()), idle_at(self._file)).to_builtins()
+            heard = clock.heard(self._system, clock.now(unix_ms(), boottime()), idle_at(self._file))
         except AnabranchError as error:
             if type(error) is not AnabranchError:  # the error is about a stream or its contents
                 raise
+            self._tell(error)
             return clock.progress.to_builtins()  # the lane must not fail if a system can't be reached for a while
+        self._told.over()
+        return heard.to_builtins()
+
+    def _tell(self, error: AnabranchError) -> None:
+        """Log why the lane's event time stands still, unless the last error was the same."""
+        if self._told.is_new(error.what):
+            log = logs.get_logger()  # only now, because the import takes a while, and the lane's first batch waits
+            log.warning("control records can't be read", lane=self._file.stem, error=str(error))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         risen = end["watermark"] is not None and end["watermark"] != start["watermark"]

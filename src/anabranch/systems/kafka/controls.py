@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 
+from anabranch import logs
 from anabranch.errors import AnabranchError, UnsupportedFormatError
 from anabranch.systems.kafka.records import Reader
 from anabranch.systems.kafka.topics import UNCOMMITTED, Topics
@@ -29,6 +30,8 @@ COMPACTED = {
 }
 """Topic settings with small segments, so that older records of a lane are removed soon. This matters because a process
 reads the whole topic when it starts."""
+
+log = logs.get_logger()
 
 _VERSION = 1
 _EXPECTED = 10_000
@@ -100,11 +103,14 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed, or that was skipped because it belongs to
-        another stream. Before the first record, the cursor is -1. If a record doesn't apply yet, the cursor stops
-        before this record, so that the order is kept.
+        another stream. Before the first record, the cursor is -1. A cursor at or beyond the topic's end, which it can
+        have after the topic was made anew, counts as -1. If a record doesn't apply yet, the cursor stops before this
+        record, so that the order is kept.
         """
         with self._lock:
             self._look()
+            if self._reader is not None and cursor >= self._next:
+                cursor = -1  # the topic was made anew or has lost its end, and a record may be heard twice
             first = bisect.bisect_right(self._offsets, cursor)
             offsets, values = self._offsets[first:], self._values[first:]
         found: list[dict[str, Any]] = []
@@ -118,9 +124,8 @@ class ControlLog:
 
     def close(self) -> None:
         with self._lock:
-            if self._reader is not None:
-                self._reader.close()
-            self._reader, self._producer = None, None
+            self._close_reader()
+            self._producer = None
 
     def _id(self, stream: str) -> str:
         if stream not in self._ids:
@@ -130,20 +135,38 @@ class ControlLog:
     def _look(self) -> None:
         if time.monotonic() - self._looked < self._pause:
             return
+        if self._reader is None and self._own.find(self._topic) is None:
+            self._looked = time.monotonic()
+            return
+        try:
+            self._read_on()
+        except AnabranchError:
+            self._close_reader()  # a broker that has refused a client's login would refuse this client for ever
+            raise
+        self._looked = time.monotonic()
+        if len(self._values) > _KEPT:
+            self._compact()
+
+    def _read_on(self) -> None:
+        """Read the new records. If the topic now ends before the last record that was read, because the topic was made
+        anew or has lost its end, forget all records, and read the topic from its beginning."""
+        end = self._own.ends(self._topic, [0])[0]
+        if end < self._next:
+            log.warning("a topic of control records has lost its end", topic=self._topic, read=self._next, end=end)
+            self._close_reader()
+            self._next, self._offsets, self._values = 0, [], []
         if self._reader is None:
-            if self._own.find(self._topic) is None:
-                self._looked = time.monotonic()
-                return
             self._reader = Reader(self._own, self._topic, 0, _EXPECTED)
             self._next = max(self._next, self._own.starts(self._topic, [0])[0])
-        end = self._own.ends(self._topic, [0])[0]
         for messages in self._reader.messages(self._next, end):
             for message in messages:
                 self._take(message)
         self._next = max(self._next, end)
-        self._looked = time.monotonic()
-        if len(self._values) > _KEPT:
-            self._compact()
+
+    def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def _take(self, message: Message) -> None:
         offset = message.offset()
