@@ -31,14 +31,16 @@ class BatchShrinker:
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """True if ``error`` says that a batch took too long, and if this batch can be run again with fewer rows. If the
-        result is True, the next :meth:`shrink` plans the batch again."""
-        if not too_long_batches.is_too_long(error) or self._attempt.query is None or not self._can_shrink():
+        result is True, nothing works on the batch any more, and the next :meth:`shrink` plans the batch again."""
+        query, started = self._attempt.query, self._attempt.started
+        if not too_long_batches.is_too_long(error) or query is None or started is None or not self._can_shrink():
             return False
         rows = sum(end - begin for begin, end in self._attempt.pending_ranges().values())
         if rows <= 1:
             return False
-        self._attempt.query.pacer.failed(rows)
-        self._most = self._attempt.query.pacer.limit
+        self._end(query, started)
+        query.pacer.failed(rows)
+        self._most = query.pacer.limit
         return True
 
     def outlasting(self) -> BatchProgress | None:
@@ -67,9 +69,7 @@ class BatchShrinker:
             done=progress.done,
             seconds=progress.seconds,
         )
-        started.stop()
-        query.workers.cancel(str(started.runId))
-        quiet.wait(self._attempt)
+        self._end(query, started)
         query.pacer.failed(progress.planned, BatchRun(max(1, progress.done), progress.seconds))
         self._most = query.pacer.limit
         return True
@@ -89,6 +89,13 @@ class BatchShrinker:
         had = too_long_batches.shrink(folder, starting, most)
         if had:
             log.warning("the batch is made smaller", lane=attempt.lane.id, batch=folder.planned(), rows=most, had=had)
+
+    def _end(self, query: LaneQuery, started: StreamingQuery) -> None:
+        """Stop a query, and end what works on its batch. Otherwise, a Python worker could commit its part of the larger
+        batch once the slots are open again for the smaller one."""
+        started.stop()
+        query.workers.cancel(str(started.runId))
+        quiet.wait(self._attempt)
 
     def _can_shrink(self) -> bool:
         attempt, folder = self._attempt, self._attempt.folder
