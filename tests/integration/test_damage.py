@@ -159,6 +159,16 @@ def test_an_emptied_folder_is_no_new_one(stopped: Stopped) -> None:
     assert stopped.site.system.ends("out") == {0: 0}
 
 
+def test_a_batch_that_ends_before_it_begins_is_forgotten(stopped: Stopped) -> None:
+    """Spark's Kafka connector plans one if an input has lost its end. It could never run it, even if the input has
+    grown since."""
+    (lane,) = stopped.run.lanes
+    folder = stopped.run.folder(lane)
+    folder.plan(folder.entry(2).with_positions(folder.sources(2)["in"], {0: 4}))
+    stopped.run.ran()
+    assert stopped.counts == sorted((key, n) for key in KEYS for n in range(1, 5))
+
+
 def test_an_output_that_was_set_back_is_seen(stopped: Stopped) -> None:
     manifests = sorted((stopped.site.root / "log" / "out" / "0" / "manifest").glob("[0-9]*.json"))
     gone(manifests[-1])

@@ -1,4 +1,5 @@
-"""Queries that go on while a test looks at their output, on a real broker: in real time, and with refreshed slots."""
+"""Queries that a test looks at while they run, on a real broker: in real time, with refreshed slots, and with an input
+that has lost its end."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from collections.abc import Callable
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from anabranch.config import StreamSettings
 from anabranch.container.checkpoint.folder import Folder
 from tests.integration.harness import PATIENCE, KafkaSite
 from tests.integration.test_kafka_jobs import filtering, numbers
+from tests.support import kafka_peers
 
 
 def test_in_real_time_records_come_out_while_the_batch_goes_on(kafka: KafkaSite) -> None:
@@ -48,6 +51,32 @@ def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:
         lane_query.outputs.refresh()
     query.stop()
     assert numbers(kafka, output) == [2, 4, 6]
+
+
+def test_an_input_that_has_lost_its_end_fails_the_query_even_if_lost_records_may_be_skipped(kafka: KafkaSite) -> None:
+    """Spark would move the lane's position back without a word."""
+    source, output = kafka.create("in", 1), f"{kafka.name}-out"
+    skipping = {source: StreamSettings(on_data_loss="earliest")}
+    run = kafka.deployed(filtering(kafka, source), kafka.settings().model_copy(update={"streams": skipping}))
+    (lane,) = run.lanes
+    folder = Folder(kafka.spark, str(kafka.root / "lane"))
+    kafka.put(source, 0, [{"n": n} for n in range(6)], [b"k"] * 6)
+    query = run.query(lane, folder.uri).start()
+    _until(query, lambda: numbers(kafka, output) == [0, 2, 4] and not folder.pending)
+    query.stop()
+
+    kafka_peers.delete(kafka.system.settings.bootstrap_servers, source)
+    kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": 8}, {"n": 9}], [b"k"] * 2)
+    again = run.query(lane, folder.uri).start(last=folder.batch(folder.committed()))
+    end = time.monotonic() + PATIENCE
+    while again.isActive:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    told = f"kafka/{source}/0 ended at offset 2 when batch {folder.planned()} was planned"
+    assert told in str(again.exception())
+    assert folder.pending
+    assert numbers(kafka, output) == [0, 2, 4]
 
 
 def _until(query: StreamingQuery, condition: Callable[[], bool]) -> None:

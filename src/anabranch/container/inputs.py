@@ -11,6 +11,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.errors import AnabranchError, StateError
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
+from anabranch.spark.query import lost_ends
 from anabranch.systems.systems import Systems
 
 __all__ = ["Inputs"]
@@ -80,8 +81,8 @@ class Inputs:
 
     def take(self, folder: Folder) -> None:
         """Record in a new lane's folder which streams the lane reads. In systems that keep track of the readers of
-        their streams, prevent retention from deleting records that the lane has yet to read. Then :meth:`check` the
-        streams.
+        their streams, prevent retention from deleting records that the lane has yet to read. Then check the streams
+        like :meth:`check`, but without the pending batch.
 
         Raises:
             LogError: the job couldn't be recorded as a reader of a stream.
@@ -100,7 +101,7 @@ class Inputs:
             readers = self._systems.named(name).readers()
             if readers is not None:
                 readers.hold(stream, self._lane.job, self._begins(name, stream, read.get(stream, {})))
-        self.check(folder)
+        self._check(folder)
 
     def _begins(self, name: str, stream: str, read: Mapping[int, int]) -> dict[int, int]:
         """The offsets at which the lane continues in a stream's partitions; 0 if unknown."""
@@ -109,7 +110,8 @@ class Inputs:
 
     def check(self, folder: Folder) -> None:
         """Check that the lane's streams are still the ones that it has read so far. Also check that no partition ends
-        before the lane's position, and that all records that the lane has yet to read still exist.
+        before the lane's position, or did so when the pending batch was planned. Finally, check that all records that
+        the lane has yet to read still exist.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.
@@ -120,6 +122,12 @@ class Inputs:
                 that have yet to be read are gone. (If ``on_data_loss`` isn't "fail", missing records only cause a
                 warning.)
         """
+        self._check(folder)
+        lost = lost_ends.of_batch(folder.batch(folder.planned()), self._lane) if folder.pending else None
+        if lost is not None:
+            raise lost
+
+    def _check(self, folder: Folder) -> None:
         self._check_ids(folder.stream_ids(), self.ids())
         read = folder.positions()
         for name, stream in self.streams:
@@ -171,8 +179,7 @@ class Inputs:
             if at > ends[ssp.partition]:
                 raise StateError(
                     f"{ssp} ends at offset {ends[ssp.partition]}, but lane {self._lane.id} has already read up to {at}",
-                    "restore the stream, which has lost records that were processed; or stop the job, and let it "
-                    f"continue with the stream as it is: anabranch accept {self._lane.job} {ssp.stream}",
+                    lost_ends.remedy(self._lane.job, ssp.stream),
                 )
             if at < starts[ssp.partition]:
                 self._lost(ssp, at, starts[ssp.partition])

@@ -13,6 +13,7 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.soundness import Checkpoint, Fault, Resumption
 from anabranch.errors import DamagedError
 from anabranch.model.lane import Lane
+from anabranch.spark.query import lost_ends
 
 __all__ = ["check", "checkpoint", "damaged", "mend", "repair"]
 
@@ -37,8 +38,8 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. After the
     repair, the lane continues from the last batch from which it can do so without losing or repeating a record (see
     :func:`soundness.resumption`). Unusable snapshots of the state are removed if the state can be built from older
-    files. If the query's id is unreadable, the query gets a new id. Call this only if no query is running in the
-    folder.
+    files. If the query's id is unreadable, the query gets a new id. The pending batch is forgotten if it was planned
+    after an input had lost records that the lane had already read. Call this only if no query is running in the folder.
 
     Returns where the lane continues; None if no batch was incomplete.
 
@@ -66,6 +67,8 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
         raise damaged(lane, folder.uri, faults)
     _remove_snapshots(folder, lane, files)
     folder.mend_metadata()
+    if files.planned > max(files.committed, published):
+        _forget_backward(folder, lane)
     return resumed
 
 
@@ -78,6 +81,16 @@ def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
     if not soundness.faults(files):
         _remove_snapshots(folder, lane, files)
     folder.mend_metadata()
+
+
+def _forget_backward(folder: Folder, lane: Lane) -> None:
+    """Forget the pending batch if it ends before it begins in a partition; see :mod:`lost_ends`. Spark could never run
+    the batch, not even after the partition has grown or was restored. Whether the lane can continue without the batch
+    is for :meth:`Inputs.check <anabranch.container.inputs.Inputs.check>` to decide."""
+    lost = lost_ends.of_batch(folder.batch(folder.planned()), lane)
+    if lost is not None:
+        log.warning("a batch that can't be run is forgotten", lane=lane.id, error=lost.what)
+        folder.take_back()
 
 
 def _remove_snapshots(folder: Folder, lane: Lane, files: Checkpoint) -> None:

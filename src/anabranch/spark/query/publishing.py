@@ -13,7 +13,7 @@ from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.spark.internals import query_plan
 from anabranch.spark.operators import evaluation
-from anabranch.spark.query import sink
+from anabranch.spark.query import lost_ends, sink
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.planned_batch import Batch
@@ -39,6 +39,8 @@ class Publishing:
         refusals: which rows intermediate streams refuse, by the number of the output.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
+        checks_ends: whether to refuse batches that were planned after an input had lost records that the lane had
+            already read.
         observed: returns the observations of the running batch, by :attr:`Source.name`. The observations are complete
             once the batch's rows have been computed.
         looked: contains the running batch's number once the batch has been searched for unreadable records and null
@@ -57,14 +59,19 @@ class Publishing:
     unruly: bool = False
     line: ReportAddress | None = None
     gate: Gate = field(default_factory=Gate)
+    checks_ends: bool = False
     observed: Callable[[], Mapping[str, Measured]] = dict
     looked: set[int] = field(default_factory=set)
 
-    def begin(self) -> None:
+    def begin(self, number: int) -> None:
         """Forget what was recorded about the previous batch, or about an earlier run of the same batch. Call this at
-        the start of every run of every batch."""
+        the start of every run of every batch. Raises StateError if ``checks_ends`` is True and the batch ends before
+        it begins in a partition; see :mod:`lost_ends`."""
         self.looked.clear()
         self.rejections.begin()
+        lost = lost_ends.of_batch(self.planned(number), self.lane) if self.checks_ends else None
+        if lost is not None:
+            raise lost
 
     def written(self, rows: DataFrame, batch: int, apart: bool = False) -> list[Written]:
         """Write a batch's output rows durably, after the dead letters that must be written first (see

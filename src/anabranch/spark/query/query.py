@@ -182,7 +182,7 @@ class LaneQuery:
             with self.gate.quietly():
                 self.gate.begins(number)
                 self.checkpoint_sync.sync()
-                self.outputs.publishing.begin()
+                self.outputs.publishing.begin(number)
                 isolation.begin(context, self.lane.id)
                 self.under_way.begin(number, context.getLocalProperty(local_properties.RUN) or "")
                 if planned is None:

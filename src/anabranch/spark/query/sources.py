@@ -80,6 +80,12 @@ class LaneSources:
         }
 
     @property
+    def skips_lost(self) -> bool:
+        """Whether Spark's own connector reads one of the streams, and may skip lost records of this stream. If the
+        stream ends before the lane's position, the connector then continues from the stream's end."""
+        return any(s.system.connector and self.plan.systems.on_data_loss(s.stream) != _FAIL for s in self.all)
+
+    @property
     def has_event_time(self) -> bool:
         """Whether the lane has a watermark that anabranch computes."""
         return bool(self.delays) or self.plan.by_intake

@@ -1,4 +1,4 @@
-"""Snapshots that are unusable are removed only if the state can do without them, and never look usable meanwhile."""
+"""What is unusable in a lane's folder is removed only if the lane can do without it: snapshots, and pending batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from anabranch.container.checkpoint import checksums, damage
 from anabranch.container.checkpoint.folder import Folder
+from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
+from anabranch.spark.query.planned_batch import Batch
 from tests.unit.container.checkpoint.test_durable_copies import OnDisk
 from tests.unit.coordinator.helpers import FIRST, lane
 
@@ -63,3 +65,28 @@ def test_a_snapshot_never_looks_usable_while_it_is_removed(tmp_path: Path, monke
 
 def useless(folder: Folder, its: Lane) -> list[str]:
     return [name for name, _ in damage.checkpoint(folder, its).useless_snapshots()]
+
+
+class Pending(Local):
+    """One with a pending batch that ends at ``end``. The batch before it ended at 9."""
+
+    def __init__(self, root: Path, end: int) -> None:
+        super().__init__(root)
+        self.end = end
+        self.put("offsets/1", b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":2}\n{"stream":"a","positions":{"0":1}}')
+
+    def batch(self, number: int) -> Batch:
+        return Batch(number, {"flights": {0: 9}}, {"flights": {0: self.end}}, Progress())
+
+
+@pytest.mark.parametrize(
+    ("end", "published", "last"),
+    [(4, 0, 0), (9, 0, 1), (12, 0, 1), (4, 1, 1)],
+    ids=["before it begins", "where it begins", "later", "before it begins, but a part of it is in an output"],
+)
+def test_a_pending_batch_that_ends_before_it_begins_is_forgotten(
+    tmp_path: Path, end: int, published: int, last: int
+) -> None:
+    folder = Pending(tmp_path, end)
+    damage.mend(folder, ITS, published)
+    assert (folder.planned(), folder.committed()) == (last, 0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from anabranch.errors import StateError
+from anabranch.event_time.progress import Progress
 from anabranch.spark.query import dead_letters
+from anabranch.spark.query.planned_batch import Batch
 from anabranch.spark.query.publishing import Publishing
 from anabranch.spark.query.rejections import Rejections
+from tests.unit.coordinator.helpers import lane as made_lane
 
 
 class Rejected:
@@ -56,7 +60,7 @@ def publishing(rejected: Rejected) -> Publishing:
 def test_all_that_a_stateful_operator_rejects_is_known_before_it_is_written(into_state: str, steps: list[str]) -> None:
     rejected = Rejected(into_state)
     lane = publishing(rejected)
-    lane.begin()
+    lane.begin(3)
     for _ in ("a stream", "a table"):
         lane.put_first(3)
     lane.finish(3, [], {})
@@ -67,7 +71,7 @@ def test_a_batch_that_runs_again_is_looked_through_again() -> None:
     rejected = Rejected("process 'p'")
     lane = publishing(rejected)
     for _ in ("broken off", "run again"):
-        lane.begin()
+        lane.begin(3)
         lane.put_first(3)
     assert rejected.steps == ["forget", "look through batch 3", "write"] * 2
 
@@ -77,5 +81,17 @@ def test_what_a_batch_that_was_broken_off_has_rejected_is_not_written_with_anoth
     said = SimpleNamespace(value=[dead_letters.Rejected("map 'f'", 0, 0, {90: "boom"}, [], b"a")])
     unused: dict[str, Any] = {each.name: None for each in fields(Rejections)}
     lane = publishing(cast(Any, Rejections(**{**unused, "aside": SimpleNamespace(said=said)})))
-    lane.begin()
+    lane.begin(3)
     assert said.value == []
+
+
+@pytest.mark.parametrize("checks_ends", [True, False])
+def test_nothing_is_written_of_a_batch_that_ends_before_it_begins_if_spark_would_run_it(checks_ends: bool) -> None:
+    """Spark itself refuses to run it, unless lost records may be skipped."""
+    batch = Batch(3, {"flights": {0: 9}}, {"flights": {0: 4}}, Progress())
+    lane = replace(publishing(Rejected("")), lane=made_lane("0-1"), planned=lambda _: batch, checks_ends=checks_ends)
+    if checks_ends:
+        with pytest.raises(StateError, match="embedded/flights/0 ended at offset 4 when batch 3 was planned"):
+            lane.begin(3)
+    else:
+        lane.begin(3)
