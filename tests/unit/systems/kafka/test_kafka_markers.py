@@ -129,8 +129,9 @@ def test_what_a_fence_refuses() -> None:
         successor(MARKER, 6, new=True)
     with pytest.raises(StateError, match="is new, but its slot 3 in Kafka holds batch 4"):
         successor(MARKER, 8, new=True)
-    with pytest.raises(StateError, match="slot 3 of lane 1-0a1b2c3d of delays has no marker"):
+    with pytest.raises(StateError, match="slot 3 of lane 1-0a1b2c3d of delays has no marker") as caught:
         successor(None, 8, new=False)
+    assert "while the job was stopped or the lane had failed" in caught.value.what
 
 
 def successor(found: Marker | None, epoch: int, *, new: bool, closed: bool = False, opens: bool = False) -> Marker:
