@@ -113,6 +113,16 @@ def test_a_limit_passes_the_first_rows_of_each_key_also_after_a_restart(site: Si
     assert passed == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1)]
 
 
+@pytest.mark.long
+def test_a_column_can_have_the_name_of_an_argument_in_python(site: Site) -> None:
+    site.log.create("in", 1)
+    site.put("in", 0, [{"cls": 1, "self": 2}], [b"a"])
+    job = Job("j")
+    job.read("in", key="k string", schema="cls int, self int").limit_per_key(1).write("out")
+    site.deployed(job).ran()
+    assert site.values("out") == [{"cls": 1, "self": 2, "k": "a"}]
+
+
 class Every(Processor):
     """Values of many types, in and out of the state."""
 

@@ -214,6 +214,7 @@ class _Worker(StatefulProcessor):
         columns = to_arrow_schema(self._types, timezone="UTC")
         self._maps = {column.name: each for column in columns if (each := maps.reader(column.type)) is not None}
         self._columns = (_TASK, *process.columns, _KEY, _AT)
+        self._names = [_TASK, _KEY, *process.result.names]
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         begun = time.perf_counter()
@@ -278,8 +279,9 @@ class _Worker(StatefulProcessor):
         return int(now.getCurrentWatermarkInMs() if event else now.getCurrentProcessingTimeInMs())
 
     def _rows(self, task: int, key: bytes, turn: Turn) -> Iterator[Row]:
+        row_of = Row(*self._names)
         for row in turn.rows:
-            yield Row(**{_TASK: task, _KEY: key, **row})
+            yield row_of(task, key, *row.values())
 
     def _reject(self, rejection: Rejection, on: str, origin: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         process = self._process
