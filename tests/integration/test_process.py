@@ -13,8 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch import Job, ListState, MapState, Processor, Timers, ValueState
+from anabranch.api.stream import Stream
 from anabranch.errors import GraphError, UsageError
 from anabranch.testing import BATCH, DRAIN, run
+from tests.integration.dead_letters import letters
 from tests.integration.harness import PATIENCE, Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -121,6 +123,50 @@ def test_a_column_can_have_the_name_of_an_argument_in_python(site: Site) -> None
     job.read("in", key="k string", schema="cls int, self int").limit_per_key(1).write("out")
     site.deployed(job).ran()
     assert site.values("out") == [{"cls": 1, "self": 2, "k": "a"}]
+
+
+class Numbers(Processor):
+    def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
+        yield {"n": message["n"]}
+
+
+def with_far_times(site: Site) -> tuple[Job, Stream]:
+    """Four rows of one key. All but the first have a date or time that Python can't represent."""
+    site.log.create("in", 1)
+    site.put("in", 0, [{"n": n} for n in range(4)], [b"k"] * 4)
+    year_10000 = "timestamp_micros(253402300800000000)"
+    job = Job("j")
+    rows = job.read("in", key="k string", schema="n int").with_columns(
+        at=f"case n when 0 then {year_10000} - interval 1 microsecond when 1 then {year_10000} end",
+        day="case n when 0 then date'0001-01-01' when 2 then date_from_unix_date(-719163) end",
+        deep=f"array(named_struct('m', map('x', if(n = 3, cast({year_10000} as timestamp_ntz), null))))",
+    )
+    return job, rows
+
+
+def test_rows_with_times_that_python_cannot_hold_are_put_aside_and_the_others_pass(site: Site) -> None:
+    job, rows = with_far_times(site)
+    rows.process(Numbers(), schema="n int", name="numbers").write("numbers")
+    rows.limit_per_key(9, name="first").select("n").write("first")
+    run = site.deployed(job, on_error="dead-letter")
+    run.ran()
+    assert site.values("numbers") == site.values("first") == [{"n": 0}]
+    error = "the column {!r} has a date or time outside the years 1 to 9999, which Python can't hold"
+    errors = {(ours["operator"].split("'")[1], ours["offset"]): ours["error"] for _, _, ours in letters(site)}
+    assert errors == {
+        (operator, offset): error.format(column)
+        for operator in ("numbers", "first")
+        for offset, column in (("1", "at"), ("2", "day"), ("3", "deep"))
+    }
+
+
+@pytest.mark.long
+def test_a_time_that_python_cannot_hold_fails_the_lane_if_errors_shall(site: Site) -> None:
+    job, rows = with_far_times(site)
+    rows.process(Numbers(), schema="n int", name="numbers").write("numbers")
+    error = site.deployed(job, on_error="fail").failure()
+    assert "the column 'at' has a date or time outside the years 1 to 9999" in error
+    assert "on offset 1 of partition 0 of embedded/in" in error
 
 
 class Every(Processor):

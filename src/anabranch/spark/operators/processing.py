@@ -42,6 +42,7 @@ from anabranch.spark.functions.job_functions import JobFunction
 from anabranch.spark.functions.turns import VALUE, KeyedProcessor, Schemas, Turn, Turns, fields, read, reader
 from anabranch.spark.functions.wrap import CURE, Rejecting, partition_of
 from anabranch.spark.internals import kept_timers, type_verifiers
+from anabranch.spark.operators import python_times
 from anabranch.spark.query.dead_letters import STATE, Rejects
 from anabranch.spark.query.records import task_number
 from anabranch.spark.values import codec, meta_column
@@ -51,6 +52,10 @@ from anabranch.task_progress.counts import ReportAddress
 __all__ = ["Process", "applied"]
 
 _TASK, _KEY, _AT = "_anabranch_task", "_anabranch_key", "_anabranch_at"
+_BEYOND = "beyond"
+"""The field of ``_AT`` with the name of a column whose value Python can't represent; null if there is no such column.
+The field is missing if no column can have such values."""
+_FILTER = 'filter such rows before, or set [job] on_error = "dead-letter" or "drop"'
 _MODES = {None: "None", user_timers.EVENT_TIME: "EventTime", user_timers.PROCESSING_TIME: "ProcessingTime"}
 
 
@@ -118,12 +123,16 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     # Stored state contains the names of key columns. So a column is renamed only if Spark's state forbids its name.
     plain = {name: name if _STORED.fullmatch(name) else f"_anabranch_{n}" for n, name in enumerate(process.columns)}
     columns = StructType([frame.schema[name] for name in process.columns])
-    at = F.struct(*[meta_column.field(name).alias(name) for name in ("source", "partition", "offset")])
+    beyond = {
+        each.name: python_times.is_beyond(F.col(codec.quoted(each.name)), each.dataType)
+        for each in columns
+        if python_times.has_times(each.dataType)
+    }
     opened = frame.select(
         meta_column.field("task").alias(_TASK),
-        *[_untimed(name, alias) for name, alias in plain.items()],
+        *[_untimed(_readable(name, beyond), alias) for name, alias in plain.items()],
         key.alias(_KEY),
-        at.alias(_AT),
+        _place_of(beyond).alias(_AT),
     )
     whole = StructType(
         [StructField(_TASK, IntegerType()), StructField(_KEY, BinaryType()), *result.fields],
@@ -135,9 +144,24 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     return made.select(*names, meta_column.of_result(F.col(_TASK), F.col(_KEY)))
 
 
-def _untimed(name: str, alias: str) -> Column:
-    """A copy of a column without the mark for event time, which would make Spark drop late rows."""
-    return F.col(codec.quoted(name)).alias(alias, metadata={"anabranch": ""})
+def _readable(name: str, beyond: Mapping[str, Column]) -> Column:
+    """The column ``name``, with null instead of each value that Python can't represent. ``beyond`` has a condition for
+    each column that can have such values, which is true for these values.
+    """
+    column = F.col(codec.quoted(name))
+    return F.when(beyond[name], F.lit(None)).otherwise(column) if name in beyond else column
+
+
+def _place_of(beyond: Mapping[str, Column]) -> Column:
+    """The origin of a row's record, with the field :data:`_BEYOND`. For ``beyond``, see :func:`_readable`."""
+    fields = [meta_column.field(name).alias(name) for name in ("source", "partition", "offset")]
+    names = [F.when(condition, F.lit(name)) for name, condition in beyond.items()]
+    return F.struct(*fields, *([F.coalesce(*names).alias(_BEYOND)] if names else []))
+
+
+def _untimed(column: Column, alias: str) -> Column:
+    """The column without the mark for event time, which would make Spark drop late rows."""
+    return column.alias(alias, metadata={"anabranch": ""})
 
 
 def _schemas(label: str, name: str, state: State) -> Schemas:
@@ -222,8 +246,14 @@ class _Worker(StatefulProcessor):
         origins: list[dict[str, Any]] = []
         messages: list[dict[str, Any]] = []
         for message in sorted((dict(zip(self._columns, row, strict=True)) for row in rows), key=_place):
-            origin = {**message.pop(_AT), "key": key_bytes, "bucket": None}
+            origin: dict[str, Any] = {**message.pop(_AT), "key": key_bytes, "bucket": None}
             del message[_TASK], message[_KEY]
+            beyond = origin.pop(_BEYOND, None)
+            if beyond is not None:
+                error = f"the column {beyond!r} {python_times.ERROR}"
+                rejection = Rejection(len(messages), error, raised=False)
+                self._reject(rejection, self._on(origin), origin, {**message, beyond: f"({error})"}, _FILTER)
+                continue
             try:
                 messages.append(message | {name: read(message[name], made) for name, made in self._maps.items()})
                 origins.append(origin)
@@ -283,11 +313,18 @@ class _Worker(StatefulProcessor):
         for row in turn.rows:
             yield row_of(task, key, *row.values())
 
-    def _reject(self, rejection: Rejection, on: str, origin: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    def _reject(
+        self,
+        rejection: Rejection,
+        on: str,
+        origin: Mapping[str, Any],
+        row: Mapping[str, Any],
+        cure: str = CURE,
+    ) -> None:
         process = self._process
         if process.on_error is None:
             told = f" raised {rejection.error}" if rejection.raised else f": {rejection.error}"
-            raise OperatorError(f"{process.label}{told}, {on}", CURE) from None
+            raise OperatorError(f"{process.label}{told}, {on}", cure) from None
         if self._rejects is None:
             self._rejects = process.on_error(process.label)
         self._rejects.add(origin, rejection.error, row)
