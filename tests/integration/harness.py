@@ -119,7 +119,8 @@ class Site:
         graph = job.graph
         session.carry(job.functions)
         formats = preparation.formats(loading.of(job), settings, register=True)
-        schemas = resolution.columns(graph, job.functions, formats, str(Path(__file__).parent))
+        home = str(Path(__file__).parent)
+        schemas = resolution.columns(graph, job.functions, formats, home, settings.outputs)
         plan = planning.make(
             graph,
             Surroundings(

@@ -99,6 +99,13 @@ REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
     (PLAIN, lambda s: s.join_table(table("x struct<y: int>"), on={"a": "x"}), "is int, but the column", "struct"),
     (PLAIN, lambda s: s.join_table(table("m map<string, int>, v int"), on="m"), "join_table", "ordering"),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "b as a")), "merge 'merge'", "'a' as int and as string"),
+    (PLAIN, lambda s: s.select("k", "map(at, a) as c"), "writes 'c' as map<timestamp,int>", "cast(k as string)"),
+    (
+        PLAIN,
+        lambda s: s.select("k", "array(named_struct('x', map(b, map(binary(b), a)))) as c"),
+        "writes 'c[].x{}' as map<binary,int>",
+        "cast(k as string)",
+    ),
     # keys that another try would give other values
     (PLAIN, lambda s: s.with_columns(r="rand()").partition_by("r"), "partition_by 'by-r'", "xxhash64"),
     (PLAIN, lambda s: s.select("k", "a + rand() as r").where("r > 0").partition_by("r"), "partition_by", "xxhash64"),
@@ -157,6 +164,7 @@ KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
     (PLAIN, lambda s: s.join_table(table("a long, v int"), on="a")),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "d as a"), s.select("k", "null as a"))),
     (PLAIN, lambda s: s.join_table(table("a int, v int"), on="a").transform(counted)),
+    (PLAIN, lambda s: s.select("k", "map(a, m) as c", "map(d, map(a > 1, b)) as e", "map(decimal(a), a) as f")),
     (TIMED, lambda s: s.window(tumbling("1 hour")).agg(n="count(*)", m="first(b)")),
     (PLAIN, lambda s: s.select("* except (a)").with_columns(next="upper(b)", more="next || next")),
     (

@@ -104,6 +104,15 @@ def test_a_batch_of_many_tasks_is_one_file(site: Site) -> None:
     assert pq.read_metadata(file).num_rows == 20
 
 
+def test_a_table_can_have_maps_with_keys_that_a_stream_in_json_cannot_have(site: Site) -> None:
+    put(site, 0, 4)
+    made = Job("shop")
+    orders = made.read("orders", key="customer string", schema=SCHEMA)
+    orders.select("number", "map(at, name) as names").write("all")
+    site.deployed(made, settings(site)).ran()
+    assert numbers(site, "all") == list(range(4))
+
+
 @pytest.mark.long
 def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None:
     put(site, 0, 20)

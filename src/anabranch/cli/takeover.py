@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from anabranch.cli import deploy, former_lanes, progress
@@ -67,7 +68,7 @@ class Takeover:
             AnabranchError: as for :func:`next_version.planned`.
         """
         job = self.file.graph.job
-        prepared, _ = self.planned(preparation.resolved)
+        prepared, _ = self.planned(partial(preparation.resolved, settings=self.settings))
         for warning in prepared.plan.warnings:
             progress.say(f"warning: {warning}")
         self._check_code(prepared)

@@ -50,7 +50,7 @@ def warm(spark: Any, leaving: threading.Event) -> None:
         _put(EmbeddedSystem(settings.systems.embedded.root))
         plan = preparation.plan(file, settings)
         outputs.create(plan, settings)
-        prepared = Prepared(file, settings, plan, preparation.resolved(file, {}), {})
+        prepared = Prepared(file, settings, plan, preparation.resolved(file, {}, settings), {})
         with closing(Store(settings.coordinator.store)) as store:
             coordinator = Coordinator(store)
             coordinator.start(preparation.start_message(prepared, until_caught_up=False))

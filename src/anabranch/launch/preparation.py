@@ -183,11 +183,11 @@ def formats(
     return settling.settled(settings, read, written, kept, register)
 
 
-def resolved(file: JobFile, formats: Mapping[str, Format]) -> Mapping[int, Any]:
+def resolved(file: JobFile, formats: Mapping[str, Format], settings: Settings) -> Mapping[int, Any]:
     """The schema of each operator's result, which Spark determines from empty DataFrames."""
     from anabranch.spark.query import resolution
 
-    return resolution.columns(file.graph, file.functions, formats, file.home)
+    return resolution.columns(file.graph, file.functions, formats, file.home, settings.outputs)
 
 
 def checked(
@@ -199,7 +199,7 @@ def checked(
     say("checking schemas with Spark ...")
     spark = session.for_schemas(settings, file.home)
     try:
-        return resolved(file, formats)
+        return resolved(file, formats, settings)
     finally:
         session.stop(spark)
 

@@ -127,7 +127,7 @@ class Incarnation:
         plan = preparation.plan(file, settings, model, model if drained else None)
         known = outputs.checked(plan, settings, self._store.lanes(job), drained)
         formats = preparation.formats(file, settings, {} if drained else self._coordinator.known_formats(job))
-        schemas = preparation.resolved(file, formats)
+        schemas = preparation.resolved(file, formats, settings)
         if known is None:
             self._create(plan)
         prepared = Prepared(file, settings, plan, schemas, formats, known)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -47,13 +47,18 @@ def restored(schemas: Mapping[str, str]) -> dict[int, StructType]:
 
 
 def columns(
-    graph: Graph, functions: Mapping[int, Callable[..., Any]], formats: Mapping[str, Format], home: str
+    graph: Graph,
+    functions: Mapping[int, Callable[..., Any]],
+    formats: Mapping[str, Format],
+    home: str,
+    tables: Collection[str] = (),
 ) -> dict[int, StructType]:
     """The schema after each operator except ``write`` and ``foreach_batch``, by node, without the hidden column. Uses
     the active session.
 
     Args:
         home: the job's folder. If an exception comes from files in this folder, the error names the lines.
+        tables: the outputs that are tables rather than streams.
 
     Raises:
         GraphError: an operator isn't valid. For example, an expression or a function doesn't fit its columns, a
@@ -67,7 +72,7 @@ def columns(
         context = Context(functions=functions, keys=stages.key_columns(graph, stage), times=times, table=table)
         for node in stage.nodes:
             named(node, partial(_check_declared, node, context.keys))
-            frame = named(node, lambda n=node, c=context: _after(graph, n, frames, c, formats))  # type: ignore[misc]
+            frame = explained(node, partial(_after, graph, node, frames, context, formats, tables), home)
             named(node, partial(nondeterminism.check, node, frames))
             if frame is not None:
                 own = frame.columns.index(meta_column.NAME)
@@ -84,6 +89,7 @@ def _after(
     frames: Mapping[int, DataFrame],
     context: Context,
     formats: Mapping[str, Format],
+    tables: Collection[str],
 ) -> DataFrame | None:
     if node.kind == "read":
         raw = SparkSession.active().createDataFrame([], SCHEMA)
@@ -91,7 +97,8 @@ def _after(
     inputs = [frames[i] for i in node.inputs]
     if is_boundary(node) or node.kind == "write":
         stream = stages.stream_of(graph, node)
-        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, values.writing(formats.get(stream, JSON))))
+        writer: values.Writer = values.TableWriter() if stream in tables else values.writing(formats.get(stream, JSON))
+        encoded = evaluation.encode(inputs[0], evaluation.Sink(0, node, writer))
         if not is_boundary(node):
             return None
         visible = StructType([f for f in inputs[0].schema if f.name != meta_column.NAME])

@@ -8,11 +8,11 @@ from anabranch.errors import GraphError
 from anabranch.formats import Format
 from anabranch.spark.values import codec
 from anabranch.spark.values.avro import AvroReader, AvroWriter
-from anabranch.spark.values.plain import JsonReader, JsonWriter, OpaqueReader, OpaqueWriter
+from anabranch.spark.values.plain import JsonReader, JsonWriter, OpaqueReader, OpaqueWriter, TableWriter
 from anabranch.spark.values.protobuf import ProtobufReader, ProtobufWriter
 from anabranch.spark.values.way import Reader, Writer
 
-__all__ = ["Reader", "Writer", "reading", "writing"]
+__all__ = ["Reader", "TableWriter", "Writer", "reading", "writing"]
 
 
 def reading(format_: Format, declared: str | None, where: str, read_as: Mapping[str, str] | None = None) -> Reader:

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegralType,
     MapType,
+    NullType,
     StringType,
     StructType,
     TimestampNTZType,
@@ -28,7 +29,7 @@ from anabranch.errors import GraphError
 from anabranch.spark.internals import strict_json, utf8
 from anabranch.spark.values import codec
 
-__all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter"]
+__all__ = ["READ_AS", "JsonReader", "JsonWriter", "OpaqueReader", "OpaqueWriter", "TableWriter"]
 
 _TIMES: tuple[type[DataType], ...] = (TimestampType, TimestampNTZType)
 READ_AS: Mapping[str, tuple[type[DataType], ...]] = {
@@ -53,6 +54,19 @@ _SIMPLE: tuple[type[DataType], ...] = (
     DateType,
     *_TIMES,
 )
+
+_KEYS: tuple[type[DataType], ...] = (
+    StringType,
+    BooleanType,
+    IntegralType,
+    FloatType,
+    DoubleType,
+    DecimalType,
+    NullType,
+)
+"""The types that the keys of maps in JSON can have. Spark writes keys of other types as their internal form: a
+timestamp, for example, as a number of microseconds, and bytes as a text like ``[B@1f2a``.
+"""
 
 
 @dataclass(frozen=True)
@@ -136,6 +150,8 @@ class JsonWriter:
     ours: bool = False
 
     def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
+        for name in names:
+            _check_keys(name, frame.schema[name].dataType, where)
         return codec.encode_json(frame, names) if self.ours else codec.encode_finite_json(frame, names)
 
 
@@ -152,6 +168,32 @@ class OpaqueWriter:
                 'select one column named value, or set the stream\'s format to "json"',
             )
         return frame["value"].cast("binary")
+
+
+@dataclass(frozen=True)
+class TableWriter:
+    """Takes the place of a writer where an output may be a table. A table's rows aren't encoded."""
+
+    def encode(self, frame: DataFrame, names: Sequence[str], where: str) -> Column:
+        return F.lit(None).cast("binary")
+
+
+def _check_keys(name: str, kind: DataType, where: str) -> None:
+    """Raises GraphError if a column contains, at any depth, a map whose keys can't be written as JSON."""
+    if isinstance(kind, ArrayType):
+        return _check_keys(f"{name}[]", kind.elementType, where)
+    if isinstance(kind, StructType):
+        for each in kind.fields:
+            _check_keys(f"{name}.{each.name}", each.dataType, where)
+        return None
+    if not isinstance(kind, MapType):
+        return None
+    if not isinstance(kind.keyType, _KEYS):
+        raise GraphError(
+            f"{where} writes {name!r} as {kind.simpleString()}, whose keys can't be written as JSON",
+            "cast the keys to string: transform_keys(column, (k, v) -> cast(k as string))",
+        )
+    return _check_keys(f"{name}{{}}", kind.valueType, where)
 
 
 def _check_type(name: str, kind: DataType, where: str) -> None:
