@@ -123,6 +123,9 @@ def test_several_columns_of_other_types_come_back(spark: SparkSession, rows: lis
 
 OTHERS: list[tuple[str, list[Any], list[bytes | None]]] = [
     ("double", [1.5, -0.5, None], [b"[1.5]", b"[-0.5]", None]),
+    ("double", [0.0, -0.0], [b"[0.0]", b"[0.0]"]),
+    ("float", [0.0, -0.0, -0.5], [b"[0.0]", b"[0.0]", b"[-0.5]"]),
+    ("array<struct<x: double>>", [[Row(x=-0.0), None], None], [b'[[{"x":0.0},null]]', None]),
     ("boolean", [True, False, None], [b"[true]", b"[false]", None]),
     ("smallint", [7, -7], [b"[7]", b"[-7]"]),
     ("date", [dt.date(2026, 1, 2)], [b'["2026-01-02"]']),

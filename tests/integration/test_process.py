@@ -125,6 +125,18 @@ def test_a_column_can_have_the_name_of_an_argument_in_python(site: Site) -> None
     assert site.values("out") == [{"cls": 1, "self": 2, "k": "a"}]
 
 
+def test_zeros_with_and_without_a_sign_are_one_key(site: Site) -> None:
+    site.log.create("in", 1)
+    job = Job("j")
+    job.read("in", key="k double, x float", schema="n int").limit_per_key(2).write("out")
+    run = site.deployed(job)
+    for n, key in enumerate((b"[0.0,-0.0]", b"[-0.0,0.0]", b"[-0.0,-0.0]")):
+        site.put("in", 0, [{"n": n}], [key])
+        run.ran()
+    assert [(row["n"], row["k"], row["x"]) for row in site.values("out")] == [(0, 0.0, 0.0), (1, 0.0, 0.0)]
+    assert {record["key"] for record in site.all_records("out")} == {b"[0.0,0.0]"}
+
+
 class Numbers(Processor):
     def on_message(self, message: dict[str, Any], timers: Timers) -> Iterator[dict[str, Any]]:
         yield {"n": message["n"]}

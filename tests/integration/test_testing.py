@@ -223,6 +223,7 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("k bigint", {"k": 2**40}),
     ("k boolean", {"k": True}),
     ("k double", {"k": 3}),
+    ("k double, x float", {"k": -0.0, "x": -0.0}),
     ("k date", {"k": date(2013, 1, 1)}),
     ("k timestamp", {"k": datetime(2013, 1, 1, 5, tzinfo=UTC)}),
     ("k decimal(10,2)", {"k": Decimal("1.5")}),

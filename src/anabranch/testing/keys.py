@@ -73,8 +73,8 @@ def _wrong(name: str, kind: str, value: Any) -> UsageError:
 def _element(kind: str, value: Any) -> str:
     if kind.startswith("array<") and isinstance(value, list | tuple):
         return f"[{','.join(_element(kind[6:-1], each) for each in value)}]"
-    if kind in ("double", "float") and isinstance(value, int):
-        value = float(value)
+    if kind in ("double", "float") and isinstance(value, int | float):
+        value = float(value) + 0.0  # the sum is never -0.0
     if kind == "timestamp" and isinstance(value, datetime) and value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
     scale = _SCALE.fullmatch(kind)

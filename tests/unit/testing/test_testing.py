@@ -153,6 +153,7 @@ def test_text_in_a_key_is_not_repaired(kind: str, text: str) -> None:
         ("decimal(38,0)", 2, "[2]"),
         ("decimal(38,0)", Decimal(10**37), f"[{10**37}]"),
         ("double", 1, "[1.0]"),
+        ("double", -0.0, "[0.0]"),
         ("array<decimal(3,1)>", [Decimal("1.5"), None, Decimal(1), 2], "[[1.5,null,1.0,2.0]]"),
         ("array<array<double>>", [[1, 1.5], None, []], "[[[1.0,1.5],null,[]]]"),
         ("array<timestamp>", [datetime(2013, 1, 1)], '[["2013-01-01T00:00:00.000000Z"]]'),

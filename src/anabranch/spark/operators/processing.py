@@ -128,9 +128,10 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
         for each in columns
         if python_times.has_times(each.dataType)
     }
+    own = {key.lower() for key in process.keys.names}
     opened = frame.select(
         meta_column.field("task").alias(_TASK),
-        *[_untimed(_readable(name, beyond), alias) for name, alias in plain.items()],
+        *[_given(each, plain[each.name], each.name.lower() in own, beyond.get(each.name)) for each in columns],
         key.alias(_KEY),
         _place_of(beyond).alias(_AT),
     )
@@ -144,24 +145,30 @@ def applied(frame: DataFrame, key: Column, process: Process, result: StructType)
     return made.select(*names, meta_column.of_result(F.col(_TASK), F.col(_KEY)))
 
 
-def _readable(name: str, beyond: Mapping[str, Column]) -> Column:
-    """The column ``name``, with null instead of each value that Python can't represent. ``beyond`` has a condition for
-    each column that can have such values, which is true for these values.
+def _given(column: StructField, alias: str, is_key: bool, beyond: Column | None) -> Column:
+    """A column in the form in which it is passed to workers. The column doesn't have the mark for event time, which
+    would make Spark drop late rows.
+
+    Args:
+        is_key: whether rows are grouped by the column. If so, zeros lose their sign, so that they are in one group.
+        beyond: a condition that is true for values that Python can't represent, and that are replaced with null. None
+            if the column has no such values.
     """
-    column = F.col(codec.quoted(name))
-    return F.when(beyond[name], F.lit(None)).otherwise(column) if name in beyond else column
+    values = F.col(codec.quoted(column.name))
+    if is_key:
+        values = codec.unsigned_zeros(values, column.dataType)
+    if beyond is not None:
+        values = F.when(beyond, F.lit(None)).otherwise(values)
+    return values.alias(alias, metadata={"anabranch": ""})
 
 
 def _place_of(beyond: Mapping[str, Column]) -> Column:
-    """The origin of a row's record, with the field :data:`_BEYOND`. For ``beyond``, see :func:`_readable`."""
+    """The origin of a row's record, with the field :data:`_BEYOND`. For each column that can have values that Python
+    can't represent, ``beyond`` has a condition that is true for these values.
+    """
     fields = [meta_column.field(name).alias(name) for name in ("source", "partition", "offset")]
     names = [F.when(condition, F.lit(name)) for name, condition in beyond.items()]
     return F.struct(*fields, *([F.coalesce(*names).alias(_BEYOND)] if names else []))
-
-
-def _untimed(column: Column, alias: str) -> Column:
-    """The column without the mark for event time, which would make Spark drop late rows."""
-    return column.alias(alias, metadata={"anabranch": ""})
 
 
 def _schemas(label: str, name: str, state: State) -> Schemas:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -58,7 +58,7 @@ def pruned(schema: StructType, only: Set[str] | None) -> StructType:
 def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
     """The key bytes of one or several columns. If the only column is a string, a binary, an int or a bigint, the key is
     the column's bytes. Otherwise, the key is a JSON array. If the only column is null, the key is null. If there are
-    several columns, a null column becomes a ``null`` in the array.
+    several columns, a null column becomes a ``null`` in the array. Zeros have no sign; see :func:`unsigned_zeros`.
     """
     if len(columns) == 1:
         column, kind = columns[0]
@@ -70,9 +70,20 @@ def encode_key(columns: Sequence[tuple[Column, DataType]]) -> Column:
             return F.unhex(F.lpad(F.hex(column), 16, "0"))
         if isinstance(kind, IntegerType):
             return F.unhex(F.right(F.lpad(F.hex(column.cast("bigint")), 16, "0"), F.lit(8)))
-    elements = [_element(column) for column, _ in columns]
+    elements = [_element(unsigned_zeros(column, kind)) for column, kind in columns]
     array = F.concat(F.lit("["), F.concat_ws(",", *elements), F.lit("]")).cast("binary")
     return array if len(columns) > 1 else F.when(columns[0][0].isNotNull(), array)
+
+
+def unsigned_zeros(column: Column, kind: DataType) -> Column:
+    """The column with 0.0 instead of -0.0, at any depth, except in the keys of maps. To Spark, both are the same key,
+    but their bytes differ.
+    """
+    return _with_floats(column, kind, _unsigned)
+
+
+def _unsigned(number: Column, kind: DataType) -> Column:
+    return F.when(number == F.lit(0.0).cast(kind), F.lit(0.0).cast(kind)).otherwise(number)
 
 
 def _element(column: Column) -> Column:
@@ -182,21 +193,28 @@ def encode_json(frame: DataFrame, names: Sequence[str]) -> Column:
 def encode_finite_json(frame: DataFrame, names: Sequence[str]) -> Column:
     """The named columns as the bytes of a JSON object. NaN and infinity become null, because JSON lacks them."""
     kinds = {field.name: field.dataType for field in frame.schema.fields}
-    columns = [_finite(frame[quoted(name)], kinds[name]).alias(name) for name in names]
+    columns = [_with_floats(frame[quoted(name)], kinds[name], _finite).alias(name) for name in names]
     return F.to_json(F.struct(*columns), _WRITE).cast("binary")
 
 
-def _finite(column: Column, kind: DataType) -> Column:
+def _finite(number: Column, kind: DataType) -> Column:
+    return F.when(F.abs(number) < F.lit(float("inf")).cast(kind), number)
+
+
+def _with_floats(column: Column, kind: DataType, change: Callable[[Column, DataType], Column]) -> Column:
+    """The column with each of its floating-point numbers replaced by what ``change`` returns for the number and its
+    type. Numbers in arrays, structs and the values of maps are replaced, too.
+    """
     if not _has_floats(kind):
         return column
     if isinstance(kind, ArrayType):
-        return F.transform(column, lambda item: _finite(item, kind.elementType))
+        return F.transform(column, lambda item: _with_floats(item, kind.elementType, change))
     if isinstance(kind, MapType):
-        return F.transform_values(column, lambda _, item: _finite(item, kind.valueType))
+        return F.transform_values(column, lambda _, item: _with_floats(item, kind.valueType, change))
     if isinstance(kind, StructType):
-        fields = [_finite(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+        fields = [_with_floats(column[field.name], field.dataType, change).alias(field.name) for field in kind.fields]
         return F.when(column.isNotNull(), F.struct(*fields))
-    return F.when(F.abs(column) < F.lit(float("inf")).cast(kind), column)
+    return change(column, kind)
 
 
 def _has_floats(kind: DataType) -> bool:
