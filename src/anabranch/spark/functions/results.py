@@ -22,12 +22,12 @@ __all__ = ["ResultError", "Results", "check_awaited"]
 
 class Results:
     """Makes Arrow tables from the results of functions. In ``schema``, timestamp types must have the time zone UTC or
-    none.
+    none. ``finite`` says whether NaN and infinity are refused; :meth:`cast` always refuses them.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, finite: bool = True) -> None:
         self.schema = schema
-        self._columns = [result_columns.column_of(field.type, field.nullable) for field in schema]
+        self._columns = [result_columns.column_of(field.type, field.nullable, finite) for field in schema]
         self._names = frozenset(schema.names)
         self._changing = [field.name for field in schema if copies.can_change(field.type)]
 

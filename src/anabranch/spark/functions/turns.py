@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from anabranch.api import timers as user_timers
+from anabranch.api.first_rows import FirstRows
 from anabranch.api.journal import Journal
 from anabranch.api.processor import Processor
 from anabranch.api.state import State
@@ -149,7 +150,7 @@ class LocalTurns:
             object.__setattr__(self._processor, name, bound)  # a frozen dataclass would refuse
             self._states.append(bound)
         self._timers = Timers(timers, keyed.clock, self._journal)
-        self._results = Results(keyed.result)
+        self._results = Results(keyed.result, finite=not isinstance(keyed.processor, FirstRows))
 
     def on_messages(
         self, now: int, messages: list[dict[str, Any]], begin: Begin, fails: bool, skip: frozenset[int] = frozenset()

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from anabranch import ListState, MapState, Processor, ValueState
+from anabranch.api.first_rows import FirstRows
 from anabranch.api.timers import EVENT_TIME, Timers
 from anabranch.spark.functions import turns
 from anabranch.spark.functions.isolation import Host
@@ -219,6 +220,22 @@ def test_a_message_that_takes_too_long_is_left_out() -> None:
     assert [(each.place, each.error) for each in turn.rejected] == [
         (4, "the function worked on it for more than 2 s: [job] message_timeout")
     ]
+
+
+def test_a_limit_passes_nan_and_infinity_and_other_processors_must_not_return_them() -> None:
+    class Same(Processor):
+        def on_message(self, message: dict[str, Any], timers: Timers) -> Iterable[dict[str, Any]]:
+            yield message
+
+    result = pa.schema([("x", pa.float64()), ("y", pa.list_(pa.float32()))])
+    rows: list[dict[str, Any]] = [{"x": math.nan, "y": None}, {"x": 1.5, "y": [-math.inf, None]}]
+    cases: list[tuple[Processor, list[dict[str, Any]]]] = [(FirstRows(2), rows), (Same(), [])]
+    for processor, passed in cases:
+        schemas = {name: SCHEMAS["count"] for name in processor.states()}
+        keyed = KeyedProcessor(processor, None, result, schemas, __file__)
+        turn = keyed.opened({name: Kept() for name in schemas}, None).on_messages(0, rows, lambda _: None, False)
+        assert repr(turn.rows) == repr(passed)
+        assert len(turn.rejected) == len(rows) - len(passed)
 
 
 class Wrong(Processor):
