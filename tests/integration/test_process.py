@@ -148,12 +148,11 @@ def with_far_times(site: Site) -> tuple[Job, Stream]:
     site.put("in", 0, [{"n": n} for n in range(4)], [b"k"] * 4)
     year_10000 = "timestamp_micros(253402300800000000)"
     job = Job("j")
-    rows = job.read("in", key="k string", schema="n int").with_columns(
+    return job, job.read("in", key="k string", schema="n int").with_columns(
         at=f"case n when 0 then {year_10000} - interval 1 microsecond when 1 then {year_10000} end",
         day="case n when 0 then date'0001-01-01' when 2 then date_from_unix_date(-719163) end",
         deep=f"array(named_struct('m', map('x', if(n = 3, cast({year_10000} as timestamp_ntz), null))))",
     )
-    return job, rows
 
 
 def test_rows_with_times_that_python_cannot_hold_are_put_aside_and_the_others_pass(site: Site) -> None:
@@ -165,11 +164,8 @@ def test_rows_with_times_that_python_cannot_hold_are_put_aside_and_the_others_pa
     assert site.values("numbers") == site.values("first") == [{"n": 0}]
     error = "the column {!r} has a date or time outside the years 1 to 9999, which Python can't hold"
     errors = {(ours["operator"].split("'")[1], ours["offset"]): ours["error"] for _, _, ours in letters(site)}
-    assert errors == {
-        (operator, offset): error.format(column)
-        for operator in ("numbers", "first")
-        for offset, column in (("1", "at"), ("2", "day"), ("3", "deep"))
-    }
+    wrong = {"1": "at", "2": "day", "3": "deep"}
+    assert errors == {(name, at): error.format(wrong[at]) for name in ("numbers", "first") for at in wrong}
 
 
 @pytest.mark.long
@@ -289,6 +285,30 @@ def test_a_timer_that_is_registered_again_is_called_again(site: Site) -> None:
         put(site, 0, hours, ("a", number))
         run.ran()
     assert site.values("out")[-1] == {"k": "a", "calls": [0, 1, 2, 0, 0]}
+
+
+class Once(Processor):
+    def on_message(self, message: dict[str, Any], timers: Timers) -> None:
+        if message["n"] == 1:
+            timers.register(START + HOUR)
+
+    def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterator[dict[str, Any]]:
+        yield {"k": key["k"]}
+
+
+@pytest.mark.long
+def test_a_timer_fires_when_the_watermark_is_later_than_its_time(site: Site) -> None:
+    site.log.create("in", 1)
+    job = Job("j")
+    read = job.read("in", key="k string", schema=SCHEMA, event_time="at", watermark="0 seconds")
+    read.process(Once(), schema="k string", timers="event_time").write("out")
+    run = site.deployed(job)
+    put(site, 0, 0, ("a", 1))
+    for hours in (1, 1, 1 + 1 / 3_600_000):
+        assert site.values("out") == []
+        put(site, 0, hours, ("a", 0))
+        run.ran()
+    assert site.values("out") == [{"k": "a"}]
 
 
 def test_what_is_refused(site: Site) -> None:

@@ -56,8 +56,9 @@ class Processor:
         raise NotImplementedError
 
     def on_timer(self, key: dict[str, Any], at: datetime, timers: Timers) -> Iterable[dict[str, Any]] | None:
-        """Called after the messages of a batch, once for each timer that is due. The timers of a key fire in the
-        order of their times. Yields or returns rows, in the same form as ``on_message`` (see :class:`Processor`).
+        """Called after the messages of a batch, once for each timer whose time is before ``timers.now``. The timers of
+        a key fire in the order of their times. Yields or returns rows, in the same form as ``on_message`` (see
+        :class:`Processor`).
 
         Args:
             key: the columns of the stage key, by name.

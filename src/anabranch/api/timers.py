@@ -1,4 +1,4 @@
-"""The timers of a key. A timer is a time at which ``on_timer`` is called once for the key."""
+"""The timers of a key. When the clock of the operator has passed the time of a timer, ``on_timer`` is called once."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Timers:
         return self._now >= INFINITY
 
     def register(self, at: datetime) -> None:
-        """Register a timer, so that ``on_timer`` is called at the time ``at``. Does nothing in the last batch of a
-        drain.
+        """Register a timer, so that ``on_timer`` is called in the first batch in which ``now`` is later than ``at``.
+        Does nothing in the last batch of a drain.
 
         Args:
-            at: a datetime with a time zone, rounded up to a millisecond. A timer in the past fires in the same batch
-                if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
+            at: a datetime with a time zone, rounded up to a millisecond. If ``at`` is before ``now``, the timer fires
+                in the same batch if ``on_message`` registers it, and in the next batch if ``on_timer`` does.
 
         Raises:
             UsageError: ``at`` has no time zone (not checked in the last batch of a drain), or the operator has no
