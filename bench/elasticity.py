@@ -178,7 +178,7 @@ class Bench:
         (lane,) = planning.lanes_of(plan, 4, lambda: uuid.uuid4().hex[:8])
         folder = Folder(self.spark, str(self.folder / "lanes" / lane.id))
         session.carry(job.functions)
-        schemas = resolution.columns(job.graph, job.functions, {})
+        schemas = resolution.columns(job.graph, job.functions, {}, "")
         return LaneQuery(
             job=LoadedJob(self.spark, settings, job.graph, job.functions, schemas, {}, ""),
             lane=lane,

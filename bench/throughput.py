@@ -171,7 +171,7 @@ def anabranch(bench: Bench, job: Job, output: str) -> StreamingQuery:
             bench.log.create(str(each.stream), each.partitions)
     (lane,) = planning.lanes_of(plan, STATE_PARTITIONS, lambda: output[-8:])
     folder = Folder(bench.spark, str(bench.folder / "lanes" / output))
-    schemas = resolution.columns(job.graph, job.functions, {})
+    schemas = resolution.columns(job.graph, job.functions, {}, "", bench.settings.outputs)
     return LaneQuery(
         job=LoadedJob(bench.spark, bench.settings, job.graph, job.functions, schemas, {}, ""),
         lane=lane,
