@@ -25,7 +25,7 @@ _SHOWN = "a document as the HTTP interface has it: clients go by its fields"
 _SECTION = "a section of the configuration file: an attribute is a setting"
 
 EXCEPTIONS: Mapping[str, str] = {
-    "attributes src/anabranch/planning/assignment/racks/instance.py Instance": "a problem in numbers: an attribute is an array",
+    "attributes src/anabranch/planning/assignment/racks/instance.py Instance": "a problem in numbers: each is an array",
     "attributes src/anabranch/planning/assignment/racks/problem.py Answer": _SHOWN,
     "attributes src/anabranch/config/coordinator.py CoordinatorSettings": _SECTION,
     "attributes src/anabranch/config/job.py JobSettings": _SECTION,

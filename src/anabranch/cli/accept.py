@@ -150,7 +150,7 @@ def rewrite(store: Store, systems: Systems, found: Sequence[Acceptance], target:
     Raises:
         StateError: a lane's pending batch can be neither finished nor forgotten. No lane has been changed.
     """
-    from anabranch.container.checkpoint import acceptance, claims
+    from anabranch.container.checkpoint import acceptance
 
     why = f"the user accepts {found[0].stream} as it is"
     begun = stopped_job.begun(store, [each.lane for each in found], time.time(), "accept", why)

@@ -14,12 +14,12 @@ import typer
 from rich.table import Table
 
 from anabranch import config as configuration
-from anabranch.planning.assignment.racks.matrix import Matrix
-from anabranch.planning.assignment.racks.problem import Answer, Problem
 from anabranch.cli import connect, haste, options, output, progress, scale, tables
 from anabranch.cli import traffic as pictures
 from anabranch.cli.change_options import ChangeOptions, with_change_options
 from anabranch.errors import NotFoundError, UsageError
+from anabranch.planning.assignment.racks.matrix import Matrix
+from anabranch.planning.assignment.racks.problem import Answer, Problem
 from anabranch.protocol.commands import AssignRequest, ScaleResult
 
 __all__ = ["app"]

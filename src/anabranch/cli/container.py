@@ -296,8 +296,8 @@ class _Leaving:
         self.listen()
 
     def listen(self) -> None:
-        """Handle the signals. Call this again after Spark has started, because PySpark installs a handler for SIGINT that
-        cancels all of Spark's jobs.
+        """Handle the signals. Call this again after Spark has started, because PySpark installs a handler for SIGINT
+        that cancels all of Spark's jobs.
         """
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._take)

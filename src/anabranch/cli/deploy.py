@@ -95,10 +95,10 @@ def _check_without_drain(up_to: str, reset_state: bool) -> None:
 def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
-    """Drain a job, and start the new version. Before the drain, the new version is prepared, its code is packed, and its
-    streams and tables are made, so errors are found while the old version is still running. The code isn't handed over
-    before the drain has ended, because the coordinator deletes code that no job needs. Returns the number of the new
-    deployment.
+    """Drain a job, and start the new version. Before the drain, the new version is prepared, its code is packed, and
+    its streams and tables are made, so errors are found while the old version is still running. The code isn't handed
+    over before the drain has ended, because the coordinator deletes code that no job needs. Returns the number of the
+    new deployment.
     """
     name, end = file.graph.job, time.monotonic() + timeout
     prepared = start.prepare(client, file, settings, client.model(name), drained=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Self
 
 import msgspec
@@ -57,7 +58,5 @@ class SlotsWait:
         if self._over.wait(self._after):
             return
         while not self._over.wait(EVERY):
-            try:
+            with suppress(AnabranchError):  # the container's own registration will meet the error, and report it
                 self._client.register(self._me)
-            except AnabranchError:  # the container's own registration will meet the error, and report it
-                pass

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from anabranch.planning.assignment.racks import matrix
-from anabranch.planning.assignment.racks.matrix import Matrix
 from anabranch.consoles import Console
 from anabranch.errors import UsageError
 from anabranch.model.traffic import Traffic
+from anabranch.planning.assignment.racks import matrix
+from anabranch.planning.assignment.racks.matrix import Matrix
 
 __all__ = ["page", "show", "write"]
 

@@ -13,7 +13,8 @@ __all__ = ["AssignmentSettings"]
 
 class AssignmentSettings(Section):
     """How tasks are assigned to seats, and how many standbys lanes have. Balance comes first: racks and costs are only
-    used to choose among assignments that are equally well balanced. See :func:`anabranch.planning.assignment.assignor.seat`.
+    used to choose among assignments that are equally well balanced. See
+    :func:`anabranch.planning.assignment.assignor.seat`.
     """
 
     strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"

@@ -23,8 +23,8 @@ from anabranch.model.factor import check_factor
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, Matched
 from anabranch.planning import patterns, stages
-from anabranch.planning.assignment import assignment_settings
 from anabranch.planning import plan as planning
+from anabranch.planning.assignment import assignment_settings
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
 from anabranch.protocol.deployment import Program, StartRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.planning.assignment import placement
 from anabranch.model.task import Task
+from anabranch.planning.assignment import placement
 
 __all__ = ["spread"]
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from anabranch.planning.assignment.assignor import Where
 from anabranch.model.ssp import SSP, wholes
 from anabranch.model.traffic import Traffic
+from anabranch.planning.assignment.assignor import Where
 
 __all__ = ["Reading", "of"]
 

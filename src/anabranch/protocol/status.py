@@ -251,7 +251,8 @@ class Assignment(Document, frozen=True, kw_only=True):
     cost: float = 0.0
     """The cost of the desired assignment: see :class:`anabranch.planning.assignment.assignor.Seating`."""
     lower_bound: float = 0.0
-    """A lower bound on the cost of the desired assignment: see :class:`anabranch.planning.assignment.assignor.Seating`."""
+    """A lower bound on the cost of the desired assignment: see
+    :class:`anabranch.planning.assignment.assignor.Seating`."""
     before: Traffic | None = None
     """The current traffic between racks."""
     after: Traffic | None = None

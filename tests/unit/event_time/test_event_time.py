@@ -150,16 +150,16 @@ def test_why_event_time_stands_still_is_told_once_until_it_goes_on(
     Clock(Progress(5), {}, {}).write(tmp_path / "0-aaaaaaaa.clock")
     options = {"file": f"{tmp_path}/0-aaaaaaaa.clock", "systems": clock.carried(Systems(Settings())), "rows": "true"}
     reader = EventTimeSource(options).streamReader(StructType())
-    is_refused = True
+    refusals = [True, True, False, True]
 
     def heard(read: Clock, *_: object) -> Progress:
-        if is_refused:
+        if refusals.pop(0):
             raise AnabranchError("the cluster refuses the login", "check the password")
         return read.progress
 
     monkeypatch.setattr(Clock, "heard", heard)
     with capture_logs() as lines:
-        for is_refused in (True, True, False, True):
+        while refusals:
             assert reader.latestOffset({}, None)["watermark"] == 5
     assert [(line["event"], line["lane"]) for line in lines] == [("control records can't be read", "0-aaaaaaaa")] * 2
     assert "check the password" in lines[0]["error"]

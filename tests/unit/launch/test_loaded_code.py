@@ -44,9 +44,7 @@ def edited(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[loading.JobF
 
 
 @pytest.mark.parametrize("home", ["packed", "image"])
-def test_start_hands_over_only_what_was_loaded(
-    edited: tuple[loading.JobFile, Path | None], home: str
-) -> None:
+def test_start_hands_over_only_what_was_loaded(edited: tuple[loading.JobFile, Path | None], home: str) -> None:
     file, changed = edited
     handed: list[str] = []
     client: Any = SimpleNamespace(put_artifact=lambda sha256, content: handed.append(sha256))

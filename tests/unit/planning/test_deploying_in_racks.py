@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.planning.assignment.assignor import Rules, Where
 from anabranch.planning import plan as planning
 from anabranch.planning import traffic
+from anabranch.planning.assignment.assignor import Rules, Where
 from anabranch.planning.plan import Placement
 from anabranch.planning.transition import deploy
 from anabranch.planning.transition.deploy import NextVersion

@@ -8,13 +8,13 @@ from itertools import count
 import pytest
 
 from anabranch import Job
-from anabranch.planning.assignment.assignor import Rules
 from anabranch.errors import ConfigError, GraphError
 from anabranch.grouping import groupers
 from anabranch.model import document, names
 from anabranch.model.ssp import SSP
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.planning.plan import Placement, Plan
 from tests.unit.planning.delays import EXACT, ROUGH, delays, make
 from tests.unit.planning.factory import around

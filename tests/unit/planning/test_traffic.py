@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.planning.assignment.assignor import Where
 from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP
 from anabranch.model.traffic import Traffic
 from anabranch.planning import traffic
+from anabranch.planning.assignment.assignor import Where
 
 IN, ALL = "kafka/in", "kafka/all"
 

@@ -278,7 +278,7 @@ class LaneRunner:
         positions = attempt.positions()
         pending = folder.pending or not has_begun
         if query is not None and (query.plan.real_time or self.lane.stateful):
-            query.checkpoint_sync.sync()  # no batch follows that would do so, and the store takes the report for certain
+            query.checkpoint_sync.sync()  # no batch follows that would do so, and the store relies on the report
         folder.release()
         reporter.conclude(
             LanePhase.ENDED,

@@ -6,7 +6,6 @@ import dataclasses
 
 import msgspec
 
-from anabranch.planning.assignment import assignor
 from anabranch.coordinator.commands import off_lock
 from anabranch.coordinator.commands.context import Context, enter
 from anabranch.coordinator.jobs import racks, transitions
@@ -14,7 +13,7 @@ from anabranch.coordinator.jobs.registry import JobRegistry
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.coordinator.jobs.transitions import Generation, NextGeneration
 from anabranch.errors import ConflictError
-from anabranch.planning.assignment import assignment_settings
+from anabranch.planning.assignment import assignment_settings, assignor
 from anabranch.planning.transition import follow
 from anabranch.protocol.commands import AssignRequest, ScaleResult
 from anabranch.protocol.status import Assignment, TaskAssignment

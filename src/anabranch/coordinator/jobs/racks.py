@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from anabranch.planning.assignment import assignor
-from anabranch.planning.assignment.assignor import Placing, Where
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.planning.assignment import assignment_settings as assignment
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Placing, Where
 from anabranch.planning.transition import follow
 
 __all__ = ["misplaced", "nearest", "placing", "where"]

@@ -9,7 +9,6 @@ from typing import Self
 
 import msgspec
 
-from anabranch.planning.assignment import placement
 from anabranch.coordinator.jobs.long_batches import LongBatches
 from anabranch.coordinator.jobs.parts import (
     AutoscaleState,
@@ -26,6 +25,7 @@ from anabranch.errors import ConflictError, NotFoundError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
+from anabranch.planning.assignment import placement
 from anabranch.planning.transition import follow
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase, LaneReport

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.planning.assignment import standbys
 from anabranch.model.lane import Lane, LaneState
+from anabranch.planning.assignment import standbys
 from anabranch.protocol.standby import StandbyAction, StandbyOrder, StandbyReport
 
 __all__ = ["Member", "StandbyOrders", "is_warm", "told"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from anabranch.planning.assignment.assignor import Placing
 from anabranch.coordinator.jobs import pauses, racks
 from anabranch.coordinator.jobs.running_job import RunningJob
 from anabranch.errors import ConflictError
@@ -19,6 +18,7 @@ from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.planning import traffic
 from anabranch.planning.assignment import assignment_settings
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.planning.transition import follow, opening, rescale, rewind
 from anabranch.planning.transition.change import Change
 from anabranch.protocol.commands import RewindResult, ScaleResult

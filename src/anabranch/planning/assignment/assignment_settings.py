@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.planning.assignment.assignor import Placing, Rules, Seating
 from anabranch.config import AssignmentSettings
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
+from anabranch.planning.assignment.assignor import Placing, Rules, Seating
 
 __all__ = ["as_in", "lanes_reading", "rules", "settings_of"]
 

@@ -13,13 +13,13 @@ from typing import Literal
 
 import msgspec
 
+from anabranch.model.job_model import StageModel
+from anabranch.model.ssp import SSP, wholes
+from anabranch.model.task import Task
 from anabranch.planning.assignment import placement
 from anabranch.planning.assignment.lineage import Lineage
 from anabranch.planning.assignment.racks.problem import Container, Partition, Problem
 from anabranch.planning.assignment.racks.problem import Task as Load
-from anabranch.model.job_model import StageModel
-from anabranch.model.ssp import SSP, wholes
-from anabranch.model.task import Task
 
 __all__ = ["Placed", "Placing", "Rules", "Seating", "Where", "explained", "plain", "seat"]
 

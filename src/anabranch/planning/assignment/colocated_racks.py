@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anabranch.model.task import Task
 from anabranch.planning.assignment import placement
 from anabranch.planning.assignment.racks.network import Network
 from anabranch.planning.assignment.racks.problem import Partition
-from anabranch.model.task import Task
 
 __all__ = ["Member", "place"]
 

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
-from anabranch.planning.assignment.lineage import Lineage
-from anabranch.planning.assignment.packing import Line
 from anabranch.errors import ConfigError
 from anabranch.model.task import Task
+from anabranch.planning.assignment.lineage import Lineage
+from anabranch.planning.assignment.packing import Line
 
 __all__ = ["consumption", "place", "place_exactly"]
 
@@ -104,8 +104,8 @@ def _consumption(groups: _Groups, placement: Mapping[str, str]) -> float:
 
 def _is_uniform(groups: _Groups) -> bool:
     """Whether all groups have the same number of tasks and the same number of partitions, and no two groups share a
-    partition. If so, no placement has fewer pieces than a line has (see :class:`~anabranch.planning.assignment.packing.Line`),
-    and every piece costs the same."""
+    partition. If so, no placement has fewer pieces than a line has (see
+    :class:`~anabranch.planning.assignment.packing.Line`), and every piece costs the same."""
     shapes = {(len(partitions), len(names)) for partitions, names in groups.items()}
     return len(shapes) <= 1 and len(set().union(*groups)) == sum(map(len, groups))
 

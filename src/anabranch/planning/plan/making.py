@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from anabranch.planning.assignment import assignor
-from anabranch.planning.assignment.assignor import Seating, Where
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.task import Task
 from anabranch.operators.rules import is_boundary
 from anabranch.planning import groups, real_time, stages, traffic
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Seating, Where
 from anabranch.planning.groups import Group
 from anabranch.planning.lane_split import spread
 from anabranch.planning.plan import lanes as planned_lanes

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.planning.assignment.assignor import Rules
 from anabranch.grouping.request import Grouper
 from anabranch.model.graph import Graph, Node
 from anabranch.model.job_model import Matched
 from anabranch.model.lane import DEFAULT_SYSTEM
 from anabranch.planning import stages
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.planning.plan.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from anabranch.planning.real_time import RealTime
 

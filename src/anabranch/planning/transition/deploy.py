@@ -9,13 +9,13 @@ from itertools import chain
 
 import msgspec
 
-from anabranch.planning.assignment import placement
 from anabranch.errors import ConflictError
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState, by_deployment
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
 from anabranch.planning import plan
+from anabranch.planning.assignment import placement
 from anabranch.planning.compatibility import DRAIN
 from anabranch.planning.lane_split import spread
 from anabranch.planning.transition import deployed_stages, follow

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import msgspec
 
-from anabranch.planning.assignment import assignor
-from anabranch.planning.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion, groupers
 from anabranch.grouping import keys as grouping_keys
@@ -18,6 +16,8 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.planning import patterns, stages
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.planning.transition import follow, rescale
 from anabranch.planning.transition.change import Change
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from anabranch.planning.assignment.assignor import Placing
 from anabranch.model.job_model import ContainerModel, JobModel, StageModel
 from anabranch.model.lane import Lane, LaneState, open_lanes
 from anabranch.model.ssp import SSP, in_order, wholes
 from anabranch.model.task import Task
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.planning.plan.numbers import incomplete, numbers_of
 from anabranch.planning.plan.slots import slots_of
 from anabranch.planning.transition.change import Change

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from anabranch.planning.assignment import assignor
-from anabranch.planning.assignment.assignor import Placing
 from anabranch.errors import ConflictError
 from anabranch.grouping import expansion
 from anabranch.grouping.request import Input
@@ -13,6 +11,8 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import Lane
 from anabranch.planning import stages
+from anabranch.planning.assignment import assignor
+from anabranch.planning.assignment.assignor import Placing
 from anabranch.planning.plan.tasks import check_shuffled
 from anabranch.planning.transition.change import Change
 from anabranch.planning.transition.follow import following

@@ -262,8 +262,8 @@ def opened(
 
 
 def _java_ended(said: str) -> AnabranchError:
-    """The error for a session whose JVM, on this machine, ended before Spark had started. If the JVM lacks a module that
-    Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find that output.
+    """The error for a session whose JVM, on this machine, ended before Spark had started. If the JVM lacks a module
+    that Spark needs, the error says so. ``said`` is the end of the JVM's output, or says where to find that output.
     """
     path = java_program.resolve().path
     code, tried = java_program.run(path, f"--add-modules={_INCUBATOR}", "-version")

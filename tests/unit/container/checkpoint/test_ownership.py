@@ -315,16 +315,14 @@ def test_an_owner_whose_file_is_missing_while_it_is_rewritten_has_not_ended(worl
     first.own.take(FOLDER)
     own = f"{JOB}/processes/a"
     for at in (0.5, RENEW_EVERY + 0.5):
-        world.at += [(at, lambda: world.store.files.pop(own)), (at + gap - 0.5, lambda: first.own.renew())]
+        world.at += [(at, lambda: world.store.files.pop(own)), (at + gap - 0.5, first.own.renew)]
     with pytest.raises(FencedError, match="process 97 on here runs on"):
         world.process("b").own.take(FOLDER)
     assert first.writes()
 
 
 @pytest.mark.parametrize("late", range(8))
-def test_one_that_was_frozen_while_it_watched_a_living_owner_does_not_take_it_for_dead(
-    world: World, late: int
-) -> None:
+def test_one_that_was_frozen_while_it_watched_a_living_owner_does_not_take_it_for_dead(world: World, late: int) -> None:
     """Wherever between two calls, or a call and the clock, it was frozen."""
     world.known_to_end = False
     first, second = world.process("a"), world.process("b")

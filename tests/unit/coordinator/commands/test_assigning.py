@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.planning.assignment.assignor import Rules
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, NotFoundError
 from anabranch.model.traffic import Traffic
 from anabranch.planning import plan as planning
+from anabranch.planning.assignment.assignor import Rules
 from anabranch.protocol.commands import AssignRequest, ScaleRequest
 from anabranch.protocol.container import Registration
 from anabranch.protocol.deployment import StartRequest

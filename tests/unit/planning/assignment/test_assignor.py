@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.planning.assignment import assignor, placement
-from anabranch.planning.assignment.assignor import Rules, Where
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Input, Request
 from anabranch.model.job_model import StageModel
 from anabranch.model.ssp import wholes
+from anabranch.planning.assignment import assignor, placement
+from anabranch.planning.assignment.assignor import Rules, Where
 
 RACKS = "abc"
 

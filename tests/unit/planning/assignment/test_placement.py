@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.planning.assignment.placement import consumption, place
 from anabranch.errors import ConfigError
 from anabranch.grouping import groupers
 from anabranch.grouping.request import Input, Request
 from anabranch.model.task import Task
+from anabranch.planning.assignment.placement import consumption, place
 
 SMALL = {
     "partitions": st.integers(1, 5),

@@ -231,7 +231,7 @@ def test_a_limit_passes_nan_and_infinity_and_other_processors_must_not_return_th
     rows: list[dict[str, Any]] = [{"x": math.nan, "y": None}, {"x": 1.5, "y": [-math.inf, None]}]
     cases: list[tuple[Processor, list[dict[str, Any]]]] = [(FirstRows(2), rows), (Same(), [])]
     for processor, passed in cases:
-        schemas = {name: SCHEMAS["count"] for name in processor.states()}
+        schemas = dict.fromkeys(processor.states(), SCHEMAS["count"])
         keyed = KeyedProcessor(processor, None, result, schemas, __file__)
         turn = keyed.opened({name: Kept() for name in schemas}, None).on_messages(0, rows, lambda _: None, False)
         assert repr(turn.rows) == repr(passed)

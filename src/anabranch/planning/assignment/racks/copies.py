@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from anabranch.errors import ConfigError
 from anabranch.planning.assignment.racks.balance import Slopes
 from anabranch.planning.assignment.racks.fitting import fit
 from anabranch.planning.assignment.racks.instance import Instance
 from anabranch.planning.assignment.racks.network import Network, Whole
 from anabranch.planning.assignment.racks.shares import Bounds
-from anabranch.errors import ConfigError
 
 __all__ = ["MOST_PAIRS", "Question", "answered"]
 

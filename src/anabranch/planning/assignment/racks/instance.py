@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from anabranch.errors import ConfigError
 from anabranch.planning.assignment.racks.network import Whole
 from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
-from anabranch.errors import ConfigError
 
 __all__ = ["Instance", "Traffic", "unknown"]
 

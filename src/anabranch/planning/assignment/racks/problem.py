@@ -140,7 +140,8 @@ class Answer(_Record, frozen=True, kw_only=True):
         spread: the number of racks (and tag values) that a task and its standbys cover, summed over the tasks with
             standbys.
         most_spread: an upper bound on the ``spread`` of any assignment.
-        why: for each task, the reason for its place; see :func:`~anabranch.planning.assignment.racks.reasons.explained`.
+        why: for each task, the reason for its place; see
+            :func:`~anabranch.planning.assignment.racks.reasons.explained`.
     """
 
     active: dict[str, str]

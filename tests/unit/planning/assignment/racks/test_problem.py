@@ -13,12 +13,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from anabranch.cli.assign import app
+from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UsageError
 from anabranch.planning.assignment.racks import matrix
 from anabranch.planning.assignment.racks import problem as problems
 from anabranch.planning.assignment.racks.problem import Container, Partition, Problem, Task
 from anabranch.planning.assignment.racks.solver import solve
-from anabranch.cli.assign import app
-from anabranch.errors import AnabranchError, ConfigError, NotFoundError, UsageError
 from tests.support.paths import ROOT
 from tests.unit.planning.assignment.racks import helpers as referee
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from anabranch.errors import ConfigError
 from anabranch.planning.assignment.racks import copies
 from anabranch.planning.assignment.racks.fitting import fit
 from anabranch.planning.assignment.racks.problem import Answer, Container, Partition, Problem, Task
 from anabranch.planning.assignment.racks.reasons import explained
 from anabranch.planning.assignment.racks.solver import solve
-from anabranch.errors import ConfigError
 from tests.unit.planning.assignment.racks import helpers as referee
 from tests.unit.planning.assignment.racks.helpers import changed, checked
 
