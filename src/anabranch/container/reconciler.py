@@ -293,7 +293,7 @@ class Container:
         end = time.monotonic() + ENDS_WITHIN
         parts: tuple[LaneSupervisor | Prestarter, ...] = (*keepers, self._prestarter)
         ended = [_guarded(partial(_joined, part, end)) for part in parts]
-        # The container of a warm-up, whose storage is local, must not release the claims of the process's own container.
+        # A warm-up's container, whose storage is local, must not release the claims of the process's own container.
         if all(ended) and local_folder(self._job.settings.storage.root) is None:
             _guarded(claims.end)
         _guarded(self._clocks.cleanup)

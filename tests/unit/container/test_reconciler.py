@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from anabranch import Job
-from anabranch.config import KafkaSettings, Settings, StreamSettings, SystemsSettings
+from anabranch.config import KafkaSettings, Settings, StorageSettings, StreamSettings, SystemsSettings
 from anabranch.container.checkpoint import claims
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.lane_folders import LaneFolders
@@ -54,11 +54,15 @@ class Coordinator:
         return self._answer
 
 
-def container(coordinator: Coordinator) -> Container:
+def container(coordinator: Coordinator, root: str = "lanes") -> Container:
     job = Job("j")
     job.read("in", schema="n int").write("out")
     kafka = KafkaSettings(bootstrap_servers="127.0.0.1:1")
-    settings = Settings(systems=SystemsSettings(kafka=kafka), streams={"in": StreamSettings(system="kafka")})
+    settings = Settings(
+        systems=SystemsSettings(kafka=kafka),
+        streams={"in": StreamSettings(system="kafka")},
+        storage=StorageSettings(root=root),
+    )
     return Container(
         LoadedJob(cast(Any, None), settings, job.graph, {}, {}, {}, "/home/me/job"), cast(Any, coordinator)
     )
@@ -176,6 +180,6 @@ def test_a_container_that_cannot_stop_cleanly_tells_why_it_stops(
     monkeypatch.setattr(LaneFolders, "folder", lambda *_: Event().wait(0.1))
     coordinator = Lost(False, reading("0-a"), reading("0-b"))
     with pytest.raises(FencedError, match="the seat is lost"):
-        container(coordinator).run(Registration(job="j", execution="e", host="h", pid=1))
+        container(coordinator, "hdfs:///lanes").run(Registration(job="j", execution="e", host="h", pid=1))
     released = [] if fails == (LaneSupervisor, "join") else ["claims"]
     assert told == ["end", "leave", "leave", "join", "join", *released]

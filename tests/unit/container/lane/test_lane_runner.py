@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -193,6 +194,7 @@ class ItsPlan:
 class MadeQuery:
     def __init__(self) -> None:
         self.plan, self.outputs = ItsPlan(), ItsOutputs()
+        self.checkpoint_sync = SimpleNamespace(sync=lambda: self.outputs.did.append("sync"))
 
 
 def test_a_lane_that_closes_leaves_its_tables_without_waiting_for_their_readers(lane_folders: LocalLaneFolders) -> None:
@@ -203,7 +205,7 @@ def test_a_lane_that_closes_leaves_its_tables_without_waiting_for_their_readers(
     runner.start()
     assert runner.join(5)
     assert (runner.report.phase, runner.report.error) == ("ended", None)
-    assert query.outputs.did == ["leave tables"]
+    assert query.outputs.did == ["leave tables", "sync"], "a power cut could take the state of its last batch away"
 
 
 def broken(*_: object, **__: object) -> None:
