@@ -216,6 +216,7 @@ SCENARIOS: dict[str, Scenario] = {
     "autoscaled": autoscaled.scaled_by_itself,
     "compacted": compacted.compacted,
     "cluster": clusters.worker_lost,
+    "cluster-deployed": clusters.deployed_when_full,
     "strict-values": value_soak.read_strictly,
     "kill-any": kill_any.killed,
     "kill-changed": kill_any.changed,

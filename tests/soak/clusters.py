@@ -1,4 +1,6 @@
-"""A container with a real cluster under it: a standalone one, of which a machine is lost in the middle of a batch."""
+"""Containers with a real cluster under them, a standalone one: a machine is lost in the middle of a batch; and another
+version is deployed while the first one has all of its cores.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from typing import Any
 from tests.acceptance.harness import LATE_FROM, Process, Workspace
 from tests.acceptance.processes import descendants
 from tests.jobs import JOBS
-from tests.soak import failover
+from tests.soak import cluster_changes, failover
+from tests.soak.deployed import FILE, MORE, Deploying
 from tests.soak.served import Served
 from tests.support import cluster, jvm
 from tests.support.cluster import Cluster, Daemon
@@ -32,6 +35,36 @@ def worker_lost(seed: int, place: Workspace) -> str:
             return _lost(random.Random(seed), spark, served, place.folder / "note")
     finally:
         workspace.close()
+
+
+def deployed_when_full(seed: int, place: Workspace) -> str:
+    """The containers of the other version get no executor before those of the first one have ended."""
+    folder = place.folder / "job"
+    folder.mkdir(parents=True)
+    with cluster.started(place.folder / "cluster", workers=1, cores=1) as spark:
+        conf = {"spark.executor.memory": "640m", "spark.executor.extraJavaOptions": jvm.START}
+        workspace = Workspace(
+            folder,
+            job=FILE,
+            patience=cluster_changes.PATIENCE,
+            spark__memory="1g",
+            spark__master=spark.url,
+            spark__conf=json.dumps(conf),
+        )
+        job = Deploying(workspace, seed, every=3.0)
+        try:
+            job.version("v1", FILE.read_text())
+            job.call("start", FILE.name)
+            job.until_seen("v1", 200)
+            job.version("v2", FILE.read_text() + MORE)
+            job.call("deploy", FILE.name)
+            job.until_seen("v2", 200)
+            job.finish()
+            job.check(["v1", "v2"])
+        finally:
+            job.clear_away()
+            workspace.close()
+    return f"{job.put} records, {job.count('v2')} of version 2"
 
 
 def _lost(dice: random.Random, spark: Cluster, served: Served, note: Path) -> str:
