@@ -29,7 +29,7 @@ public class Leases {
     Method lease = files.getMethod("lease", String.class, long.class);
     Method write = files.getMethod("write", FileSystem.class, Path.class, String.class);
     Method rename = files.getMethod("rename", FileSystem.class, Path.class, Path.class);
-    Method delete = files.getMethod("delete", FileSystem.class, Path.class);
+    Method delete = files.getMethod("deleteFile", FileSystem.class, Path.class);
     FileSystem fs = FileSystem.getLocal(new Configuration());
     Path file = new Path(new Path(words[1]), "file");
     Path other = new Path(file.getParent(), "other");

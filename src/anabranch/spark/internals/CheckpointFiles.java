@@ -195,7 +195,7 @@ public class CheckpointFiles implements CheckpointFileManager {
   }
 
   /** Deletes a file, if it exists. */
-  public static void delete(FileSystem fs, Path path) throws IOException {
+  public static void deleteFile(FileSystem fs, Path path) throws IOException {
     checkLease(path);
     justWritten(fs, path);
     fs.delete(path, false);

@@ -117,7 +117,7 @@ class FarFiles:
 
     def delete(self, path: Any) -> None:
         """Delete a file, if it exists."""
-        self._class.delete(self._fs, path)
+        self._class.deleteFile(self._fs, path)
 
     def rename(self, path: Any, to: Any) -> None:
         """Rename a file, replacing any existing file."""
