@@ -21,6 +21,9 @@ from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.offset_log import Entry
 from anabranch.errors import ConflictError, DamagedError, StateError
 from anabranch.model.lane import Lane
+from anabranch.spark.internals import checkpoint_files
+from anabranch.spark.internals.checkpoint_files import FarFiles
+from anabranch.spark.internals.hadoop_files import Hadoop
 from anabranch.spark.query.publishing import Publishing
 from anabranch.spark.query.query import LaneQuery
 from tests.integration.counting import counting, counts, expected, feed
@@ -194,6 +197,27 @@ def test_a_file_is_written_whole_in_place_of_a_former_one(
     monkeypatch.setattr(Tree, "local", None)
     assert tree.read("offsets/10") == "ours, in place of it: \u00e9", "Hadoop still goes by Spark's checksum"
     assert not [*(site.root / "lane").rglob("*.part")]
+
+
+def test_java_has_all_that_is_called_for_files_that_are_not_on_a_local_disk(site: Site, tmp_path: Path) -> None:
+    """Here with Hadoop's file system for local disks; the soak's scenarios have HDFS and S3."""
+    hadoop = Hadoop(site.spark)
+    folder = hadoop.path(f"file://{tmp_path}/far")
+    far = FarFiles(site.spark, folder.getFileSystem(hadoop.conf))
+    first, second = hadoop.path(folder, "1"), hadoop.path(folder, "2")
+    assert far.create(first, "created")
+    assert not far.create(first, "created again")
+    far.write(first, "written")
+    assert (far.read(first), far.just_written(first)) == ("written", None)
+    far.rename(first, second)
+    assert [each.name for each in far.files(folder, below=True)] == ["2"]
+    far.check_lease(second)
+    far.delete(second)
+    assert far.files(folder, below=False) == []
+    checkpoint_files.lease(site.spark, str(folder.toString()), 0)
+    for write in (far.check_lease, far.delete, lambda path: far.write(path, ""), lambda path: far.rename(first, path)):
+        with pytest.raises(Exception, match="ANABRANCH_LEASE_OVER"):
+            write(second)
 
 
 def test_standbys_and_schemas_are_found_whatever_characters_the_root_has(site: Site, tmp_path: Path) -> None:
