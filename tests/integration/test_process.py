@@ -393,6 +393,6 @@ def test_state_gives_back_what_was_set_and_a_value_that_does_not_fit_rejects_its
     assert [row["told"] for row in result["out"]] == [
         f"(None, []) (Decimal('1.50'), {entries})",
         f"(Decimal('1.50'), {entries}) (Decimal('2.00'), {entries})",
-        "9999-12-29 23:59:59+00:00",
+        "9999-12-31 23:59:59+00:00",
     ]
     assert [letter["x"] for letter in result["in-dead-letters"]] == ["123456", "1.555"]

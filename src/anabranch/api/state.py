@@ -9,31 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Protocol, Self
 
 from anabranch.api.journal import Journal
 from anabranch.errors import UsageError
 
-__all__ = [
-    "FIRST_TIME",
-    "LAST_TIME",
-    "ListState",
-    "MapState",
-    "State",
-    "StoredList",
-    "StoredMap",
-    "StoredValue",
-    "ValueState",
-]
-
-FIRST_TIME = datetime.min.replace(tzinfo=UTC) + timedelta(days=2)
-LAST_TIME = datetime.max.replace(tzinfo=UTC) - timedelta(days=2)
-"""The first and the last time that state can contain. PySpark reads times from state in the time zone of the worker.
-For this, Python also looks at times up to a day earlier, and the zone's offset from UTC is less than a day. All these
-times must be in the years 1 to 9999.
-"""
+__all__ = ["ListState", "MapState", "State", "StoredList", "StoredMap", "StoredValue", "ValueState"]
 
 _IMMUTABLE = (str, bytes, int, float, bool, type(None), date, timedelta, Decimal)
 _GONE = object()

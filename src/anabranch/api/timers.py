@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Protocol
 
 from anabranch.api.journal import Journal
-from anabranch.api.state import LAST_TIME
 from anabranch.errors import UsageError
 
 __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers", "moment"]
@@ -16,11 +15,11 @@ EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
 """The last second that Spark can write, in ms since 1970. The last batch of a drain has this time as its watermark and
 its processing time."""
+_LAST = INFINITY - 1
+"""The latest time that a timer can have. It is before ``INFINITY``, so the last batch of a drain fires all timers."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_LAST = (LAST_TIME - _EPOCH) // _MS - 1000
-"""The latest time that a timer can have, in ms since 1970. It is before the ``now`` of a drain's last batch."""
 
 
 class StoredTimers(Protocol):
@@ -62,8 +61,9 @@ class Timers:
         """Whether this is the last batch of a drain; always False if the operator has no timers. In the last batch,
         every timer fires, and new timers are discarded.
 
-        In this batch, ``now`` is 9999-12-29 23:59:59 in UTC, the last second that state can contain. If the sum of
-        ``now`` and a duration would be later, the sum is ``now`` itself.
+        In this batch, ``now`` is in the last second of the year 9999, the last year that a datetime can represent.
+        If the sum of ``now`` and a duration would be in a later year, the sum is ``now`` itself. If a later year has
+        already begun in the time zone ``tz``, ``now.astimezone(tz)`` returns ``now`` in UTC.
         """
         return self._now >= INFINITY
 
@@ -142,15 +142,14 @@ class Timers:
 
 
 class _End(datetime):
-    """The value of ``now`` in a drain's last batch, or a time that was computed from it. If the result of adding to it
-    or of subtracting from it would be later than ``now``, the result is ``now``. If a datetime can't represent the
-    result, the result is the value itself. So processors that compute times from ``now`` don't fail, and state can
-    contain these times.
+    """The value of ``now`` in a drain's last batch. If a datetime can't represent the result of adding to it, of
+    subtracting from it or of converting it to another time zone, the result is this value itself. So processors that
+    compute times from ``now`` don't fail.
     """
 
     def __add__(self, other: timedelta) -> _End:
         try:
-            return _limited(super().__add__(other))
+            return super().__add__(other)
         except OverflowError:
             return self
 
@@ -158,14 +157,15 @@ class _End(datetime):
 
     def __sub__(self, other: Any) -> Any:
         try:
-            result = super().__sub__(other)
+            return super().__sub__(other)
         except OverflowError:
             return self
-        return _limited(result) if isinstance(result, _End) else result
 
-
-def _limited(time: _End) -> _End:
-    return min(time, _END if time.tzinfo is not None else _END.replace(tzinfo=None))
+    def astimezone(self, tz: tzinfo | None = None) -> Any:
+        try:
+            return super().astimezone(tz)
+        except OverflowError:
+            return self
 
 
 def moment(ms: int) -> datetime:
@@ -173,7 +173,7 @@ def moment(ms: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=ms)
 
 
-_END = _End.fromisoformat(moment(_LAST + 1).isoformat())
+_END = _End.fromisoformat(moment(INFINITY).isoformat())
 
 
 def _ms(at: datetime) -> int:

@@ -1,7 +1,6 @@
 """Converts the values that processors keep in state. Each value is either converted to exactly the value that is later
 read from the state, or refused. The rules are those for the results of functions
-(:mod:`anabranch.spark.functions.result_columns`), with two exceptions: NaN and infinity are accepted, and timestamps
-that PySpark might not be able to read from state are refused.
+(:mod:`anabranch.spark.functions.result_columns`), except that NaN and infinity are accepted.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from anabranch.api.state import FIRST_TIME, LAST_TIME
 from anabranch.spark.functions import result_columns
 from anabranch.spark.functions.error_text import bounded, shortened
 from anabranch.spark.functions.result_values import ResultError, Wrong, is_missing, type_name
@@ -158,7 +156,7 @@ def _usual(kind: DataType) -> Callable[[Any], bool]:
         case StringType():
             return lambda value: type(value) is str and value.isascii()
         case TimestampType():
-            return lambda value: type(value) is dt.datetime and value.tzinfo is dt.UTC and _is_readable(value)
+            return lambda value: type(value) is dt.datetime and value.tzinfo is dt.UTC
     its = _EXACT.get(type(kind))
     return lambda value: type(value) is its
 
@@ -194,23 +192,10 @@ def _quick_struct(fields: Mapping[str, Convert], nullable: bool) -> Convert:
     return convert
 
 
-def _is_readable(time: dt.datetime) -> bool:
-    return FIRST_TIME <= time <= LAST_TIME
-
-
-def _readable(time: dt.datetime) -> dt.datetime:
-    if not _is_readable(time):
-        told = "PySpark can't read times in the first or last two days of the years 1 to 9999 from state"
-        raise Wrong(time, told)
-    return time
-
-
 def _form(kind: DataType) -> Convert | None:
     """A function that gives converted values the form in which they are later read from the state. None if converted
-    values already have this form. The function raises :class:`Wrong` for times that can't be read from the state."""
+    values already have this form."""
     match kind:
-        case TimestampType():
-            return _readable
         case FloatType():
             return lambda value: float(np.float32(value))
         case ArrayType():
