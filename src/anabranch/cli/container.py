@@ -11,6 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -21,7 +22,6 @@ import typer
 from anabranch import cache_dir, logs, own_files
 from anabranch import config as configuration
 from anabranch.cli import connect, options, progress, waiting
-from anabranch.cli.slots_wait import SlotsWait
 from anabranch.cli.warm_up import WarmUp
 from anabranch.clocks import boottime
 from anabranch.config import Settings
@@ -34,7 +34,7 @@ from anabranch.launch import loading
 from anabranch.launch.loading import JobFile
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.graph import Graph
-from anabranch.protocol.container import Registration, RegistrationResponse
+from anabranch.protocol.container import NO_SEAT, Registration, RegistrationResponse
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.tables import opening
 from anabranch.telemetry import exporting
@@ -121,7 +121,6 @@ def _run(
     from anabranch.container.restarts import ProcessBrokenError
     from anabranch.spark.query import resolution
     from anabranch.spark.query.plan import LoadedJob
-    from anabranch.spark.session import cluster, session
 
     progress.say(f"starting Spark for a container of job {running.job} ...")
     cores = running.program.cores
@@ -129,12 +128,11 @@ def _run(
         logs.bind(job=running.job)
         with (
             exporting.traces(running.job, progress.say),
-            SlotsWait(client, me, cluster.is_cluster(session.master_of(settings.spark.master))) as slots,
             replacer.session(settings, file.home, None, cores, ended) as spark,
         ):
             leaving.listen()
-            executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked)
-            slots.end()
+            waits = partial(_wait_for_slots, client, me)
+            executors.ready(spark, settings, file.graph, cores, progress.say, leaving.asked, waits)
             schemas = resolution.restored(running.program.schemas)
             made = Container(
                 LoadedJob(spark, settings, file.graph, file.functions, schemas, running.formats, file.home),
@@ -147,6 +145,16 @@ def _run(
     except ProcessBrokenError as broken:
         return broken.restarts
     return None
+
+
+def _wait_for_slots(client: Client, me: Registration) -> None:
+    """Tell the coordinator that this process waits for task slots of a Spark cluster. Otherwise, a change to another
+    version could wait forever: the former version's lanes would keep the cluster's cores until the new containers are
+    ready, and the new containers would wait for these cores. And the launcher would take this process for one that
+    hangs.
+    """
+    with contextlib.suppress(AnabranchError):  # the process's own registration will meet the error, and report it
+        client.register(msgspec.structs.replace(me, seat=NO_SEAT, waits_for_slots=True, warm=False))
 
 
 def _trace(lane: str, error: BaseException) -> None:

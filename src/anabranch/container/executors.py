@@ -33,6 +33,7 @@ __all__ = ["POLL", "SAY_AFTER", "ready"]
 
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0
+CALL_AFTER, _CALL_EVERY = 30.0, 2.0
 SLOTS_WITHIN = 60.0
 """The seconds within which Spark must have enough task slots. They are counted from the start of the first executor."""
 
@@ -55,6 +56,7 @@ def ready(
     cores: int,
     say: Callable[[str], None],
     unless: Callable[[], bool] = lambda: False,
+    waits: Callable[[], object] = lambda: None,
 ) -> None:
     """Wait for executors, and check them. The wait for the first executor has no time limit. Without a cluster, nothing
     happens.
@@ -63,6 +65,7 @@ def ready(
         cores: how many Spark tasks must be able to run at the same time (0 for any number).
         say: called with a message if the cluster provides no executor for some time.
         unless: returns whether to stop waiting and skip the check.
+        waits: called every few seconds once the cluster has provided no executor for ``CALL_AFTER`` seconds.
 
     Raises:
         ConfigError: Spark still has fewer than ``cores`` task slots ``SLOTS_WITHIN`` seconds after the first executor
@@ -71,18 +74,25 @@ def ready(
     """
     if not cluster.is_under(spark):
         return
-    slots = wait_for_slots(spark, cores, say, unless)
+    slots = wait_for_slots(spark, cores, say, unless, waits)
     if slots:
         _check(spark, settings, graph, slots)
 
 
-def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], unless: Callable[[], bool]) -> int:
+def wait_for_slots(
+    spark: SparkSession,
+    cores: int,
+    say: Callable[[str], None],
+    unless: Callable[[], bool],
+    waits: Callable[[], object] = lambda: None,
+) -> int:
     """Wait until Spark has at least ``cores`` task slots. If ``cores`` is 0, wait for at least one task slot. Returns
     the number of task slots, or 0 if ``unless`` has ended the wait. Raises ConfigError if there are still too few task
     slots ``SLOTS_WITHIN`` seconds after the first task slot has appeared."""
     master = spark.sparkContext.master
     begun = time.monotonic()
     next_word, first = begun + SAY_AFTER, 0.0
+    next_call = begun + CALL_AFTER
     while not unless():
         slots, now = task_slots(spark), time.monotonic()
         if slots >= max(1, cores):
@@ -95,7 +105,10 @@ def wait_for_slots(spark: SparkSession, cores: int, say: Callable[[str], None], 
                     "real time must run at once",
                     "give the application or the cluster more cores (spark.cores.max, spark.executor.instances)",
                 )
-        elif now > next_word:
+        elif now > next_call:
+            waits()
+            next_call = now + _CALL_EVERY
+        if not slots and now > next_word:
             say(f"{master} has given no executor in {now - begun:.0f} s: are its cores and memory taken? Waiting ...")
             next_word = now + _SAY_EVERY
         time.sleep(POLL)

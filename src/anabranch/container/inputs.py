@@ -123,7 +123,9 @@ class Inputs:
                 warning.)
         """
         self._check(folder)
-        lost = lost_ends.of_batch(folder.batch(folder.planned()), self._lane) if folder.pending else None
+        if not folder.pending:
+            return
+        lost = lost_ends.of_batch(folder.batch(folder.planned()), self._lane, folder.starting())
         if lost is not None:
             raise lost
 

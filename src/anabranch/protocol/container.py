@@ -12,7 +12,10 @@ from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.protocol.standby import StandbyOrder, StandbyReport
 
-__all__ = ["Heartbeat", "HeartbeatResponse", "Registration", "RegistrationResponse", "WantedLane"]
+__all__ = ["NO_SEAT", "Heartbeat", "HeartbeatResponse", "Registration", "RegistrationResponse", "WantedLane"]
+
+NO_SEAT = "none"
+"""The name of a seat that no job has."""
 
 
 class Registration(Document, frozen=True, kw_only=True):
@@ -35,7 +38,9 @@ class Registration(Document, frozen=True, kw_only=True):
     warm: bool = True
     """Whether the process's Spark session has finished its warm-up and is ready for lanes."""
     waits_for_slots: bool = False
-    """Whether the process is still waiting for task slots of a Spark cluster. Such a process gets no seat yet."""
+    """Whether the process is still waiting for task slots of a Spark cluster. Such a process gets no seat yet. It asks
+    for :data:`NO_SEAT`, so that an older coordinator, which doesn't know this field, gives it no seat, either.
+    """
 
 
 class RegistrationResponse(Document, frozen=True, kw_only=True):

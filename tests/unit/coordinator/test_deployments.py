@@ -110,7 +110,7 @@ def test_lanes_end_when_the_containers_of_the_next_version_wait_for_the_cores_th
     old.leave()
     assert new.ask() is None, "it has no cores to run lanes with"
     (demand,) = coordinator.demands([])
-    assert demand.standing_by == {new.registration.execution}, "the launcher would take it for one that hangs"
+    assert (demand.standing_by, demand.waiting) == (frozenset(), {new.registration.execution})
     new.registration = msgspec.structs.replace(new.registration, waits_for_slots=False)
     assert new.ask() == "0"
     new.work()

@@ -301,11 +301,12 @@ class Ownership:
             now, late = self._sign(claim), at >= since + EXPIRES
             if self._is_released(folder, number) or (claim is not None and self._has_ended(claim)):
                 return None
-            if now != said and (late or self._yields(folder)):
+            is_silent = now in ("", said)
+            if not is_silent and (late or self._yields(folder)):
                 raise self._taken(folder, claim)
-            if now == said and late:
+            if is_silent and late:
                 log.warning("the owner of a lane's folder is silent, and is taken for dead", folder=folder)
-                return said
+                return now
             if unless():
                 raise ConflictError(
                     f"it isn't known yet whether another process still uses {folder}",

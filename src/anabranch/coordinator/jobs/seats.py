@@ -103,6 +103,8 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
     former = {seat for seat in job.busy_seats if job.deployment_of(seat) != job.deployment}
     former |= {p.record.seat for p in job.seats.processes.values() if p.record.deployment != job.deployment}
     spare = job.settings.warm_containers if runs else 0
+    without_seat = job.seats.standing_by(now - lease)
+    waiting = frozenset(execution for execution in without_seat if job.seats.resting[execution].waits_for_slots)
     return Demand(
         job=job.job,
         wanted=len(job.busy_seats) + len(former) + spare if runs else 0,
@@ -113,7 +115,8 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         begun=job.seats.begun,
         sure_from=job.seats.sure_from,
         holders=_holders(job),
-        standing_by=job.seats.standing_by(now - lease),
+        standing_by=without_seat - waiting,
+        waiting=waiting,
         returning=job.seats.returning_since(now - COMES_WITHIN),
     )
 

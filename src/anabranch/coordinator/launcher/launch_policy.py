@@ -52,6 +52,8 @@ class Demand:
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
         holders: the processes that hold seats.
         standing_by: the processes that have no seat, but have asked for a seat within the last lease time.
+        waiting: the processes that have told within the last lease time that they wait for task slots of a Spark
+            cluster.
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
             time at which it began.
     """
@@ -66,6 +68,7 @@ class Demand:
     sure_from: float = 0.0
     holders: frozenset[str] = frozenset()
     standing_by: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
     returning: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -74,7 +77,7 @@ class Demand:
 
     @property
     def alive(self) -> frozenset[str]:
-        return self.heard | self.returning.keys()
+        return self.heard | self.waiting | self.returning.keys()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +280,8 @@ def _failed(crew: Crew, started: float, reason: str, now: float) -> Crew:
 
 def _heard(member: Member, demand: Demand, now: float) -> Member:
     heard = member.execution in demand.heard
+    if member.execution in demand.waiting:
+        member = replace(member, started=now, came=None)  # how long this takes says nothing about the process
     if not heard and member.execution in demand.returning:
         member = replace(member, started=demand.returning[member.execution], came=None)  # Spark is starting again
     came = now if member.came is None and heard else member.came
@@ -320,5 +325,6 @@ def _surplus(crew: Crew, demand: Demand, there: list[Member], count: int, now: f
     crew = replace(crew, surplus_since=since)
     if since is None or now - since < SURPLUS_FOR:
         return crew, []
-    resting = [member for member in there if member.execution in demand.standing_by - demand.holders]
+    without_seat = (demand.standing_by | demand.waiting) - demand.holders
+    resting = [member for member in there if member.execution in without_seat]
     return crew, sorted(resting, key=lambda member: member.started, reverse=True)[:count]

@@ -177,6 +177,7 @@ public class CheckpointFiles implements CheckpointFileManager {
       stream.write(text.getBytes(StandardCharsets.UTF_8));
       stream.hsync();
       stream.close();
+      checkLease(path); // perhaps this process was frozen while the file was written
       FileContext.getFileContext(fs.getUri(), fs.getConf()).rename(part, path, new Options.Rename[] {how});
     } catch (IOException error) {
       fs.delete(part, false);
@@ -427,10 +428,16 @@ public class CheckpointFiles implements CheckpointFileManager {
 
     public synchronized void close() throws IOException {
       if (ended) return;
-      checkLease(path); // perhaps this process was frozen while the file was written
+      try {
+        checkLease(path); // perhaps this process was frozen while the file was written
+      } catch (IOException over) {
+        cancel();
+        throw over;
+      }
       ended = true;
       FSDataOutputStream current = stream;
       for (int tried = 0; !isClosed(current, tried); tried++) {
+        checkLease(path);
         current = opened(fs, path, false, writer);
         current.write(kept.toByteArray());
       }

@@ -151,14 +151,15 @@ def _given(column: StructField, alias: str, is_key: bool, beyond: Column | None)
 
     Args:
         is_key: whether rows are grouped by the column. If so, zeros lose their sign, so that they are in one group.
-        beyond: a condition that is true for values that Python can't represent, and that are replaced with null. None
-            if the column has no such values.
+        beyond: a condition that is true for values that Python can't represent, and that are replaced. None if the
+            column has no such values.
     """
     values = F.col(codec.quoted(column.name))
     if is_key:
         values = codec.unsigned_zeros(values, column.dataType)
     if beyond is not None:
-        values = F.when(beyond, F.lit(None)).otherwise(values)
+        instead = python_times.valid(column.dataType) if is_key else F.lit(None)  # a key's nullability must stay
+        values = F.when(beyond, instead).otherwise(values)
     return values.alias(alias, metadata={"anabranch": ""})
 
 

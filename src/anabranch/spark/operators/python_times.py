@@ -4,6 +4,7 @@ such a value for a stateful operator.
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from functools import reduce
 from operator import or_
 
@@ -11,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructType, TimestampNTZType, TimestampType
 
-__all__ = ["ERROR", "has_times", "is_beyond"]
+__all__ = ["ERROR", "has_times", "is_beyond", "valid"]
 
 ERROR = "has a date or time outside the years 1 to 9999, which Python can't hold"
 """What is wrong with a column for which :func:`is_beyond` is true, in words."""
@@ -33,6 +34,15 @@ def has_times(kind: DataType) -> bool:
     if isinstance(kind, StructType):
         return any(has_times(field.dataType) for field in kind)
     return type(kind) in _ENDS
+
+
+def valid(kind: DataType) -> Column:
+    """Some value that Python can represent; null for a type other than that of a date or a time."""
+    if isinstance(kind, DateType):
+        return F.lit(date(1970, 1, 1))
+    if isinstance(kind, TimestampType | TimestampNTZType):
+        return F.lit(datetime(1970, 1, 1, tzinfo=UTC)).cast(kind)
+    return F.lit(None)
 
 
 def is_beyond(column: Column, kind: DataType) -> Column:

@@ -326,7 +326,7 @@ class LaneOutputs:
             gate=self.gate,
             unruly=self.scattered or (stateful is None and self.workers.splits),
             line=self.workers.line,
-            checks_ends=self.sources.skips_lost,
+            begins={str(ssp): at for ssp, at in self.sources.starting.items()} if self.sources.skips_lost else None,
             observed=partial(observed_metrics.of_query, self.plan.job.spark, self.plan.lane.id),
         )
 

@@ -39,8 +39,8 @@ class Publishing:
         refusals: which rows intermediate streams refuse, by the number of the output.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        checks_ends: whether to refuse batches that were planned after an input had lost records that the lane had
-            already read.
+        begins: the lane's start offsets, by whole SSP in text form, if batches must be refused that were planned after
+            an input had lost records that the lane had already read. Otherwise None.
         observed: returns the observations of the running batch, by :attr:`Source.name`. The observations are complete
             once the batch's rows have been computed.
         looked: contains the running batch's number once the batch has been searched for unreadable records and null
@@ -59,17 +59,19 @@ class Publishing:
     unruly: bool = False
     line: ReportAddress | None = None
     gate: Gate = field(default_factory=Gate)
-    checks_ends: bool = False
+    begins: Mapping[str, int] | None = None
     observed: Callable[[], Mapping[str, Measured]] = dict
     looked: set[int] = field(default_factory=set)
 
     def begin(self, number: int) -> None:
         """Forget what was recorded about the previous batch, or about an earlier run of the same batch. Call this at
-        the start of every run of every batch. Raises StateError if ``checks_ends`` is True and the batch ends before
+        the start of every run of every batch. Raises StateError if ``begins`` isn't None and the batch ends before
         it begins in a partition; see :mod:`lost_ends`."""
         self.looked.clear()
         self.rejections.begin()
-        lost = lost_ends.of_batch(self.planned(number), self.lane) if self.checks_ends else None
+        if self.begins is None:
+            return
+        lost = lost_ends.of_batch(self.planned(number), self.lane, self.begins)
         if lost is not None:
             raise lost
 

@@ -78,6 +78,9 @@ class ControlLog:
         self._reader: Reader | None = None
         self._producer: tuple[Producer, Any] | None = None
         self._ids: dict[str, str] = {}
+        self._topic_id = ""
+        self._is_anew = False
+        """Whether the topic was made anew while this process read it."""
         self._next = 0
         self._offsets: list[int] = []
         self._values: list[_Value] = []
@@ -103,14 +106,20 @@ class ControlLog:
         """The control records after ``cursor`` that apply to a reader at ``position``, and the new cursor.
 
         The cursor is the offset of the last record that was processed, or that was skipped because it belongs to
-        another stream. Before the first record, the cursor is -1. A cursor at or beyond the topic's end, which it can
-        have after the topic was made anew, counts as -1. If a record doesn't apply yet, the cursor stops before this
-        record, so that the order is kept.
+        another stream. Before the first record, the cursor is -1. If a record doesn't apply yet, the cursor stops
+        before this record, so that the order is kept.
+
+        A cursor at or beyond the topic's end belongs to a topic that was made anew, or that has lost its end. It is set
+        back: to -1 if this process knows that the topic was made anew; otherwise to the end, because old records of a
+        topic that was cut can name lanes that nobody remembers to be closed.
         """
         with self._lock:
             self._look()
+            if cursor >= self._next:
+                self._looked = float("-inf")  # perhaps another process has read records that are new to this one
+                self._look()
             if self._reader is not None and cursor >= self._next:
-                cursor = -1  # the topic was made anew or has lost its end, and a record may be heard twice
+                cursor = -1 if self._is_anew else self._next - 1
             first = bisect.bisect_right(self._offsets, cursor)
             offsets, values = self._offsets[first:], self._values[first:]
         found: list[dict[str, Any]] = []
@@ -135,10 +144,10 @@ class ControlLog:
     def _look(self) -> None:
         if time.monotonic() - self._looked < self._pause:
             return
-        if self._reader is None and self._own.find(self._topic) is None:
-            self._looked = time.monotonic()
-            return
         try:
+            if not self._is_open():
+                self._looked = time.monotonic()
+                return
             self._read_on()
         except AnabranchError:
             self._close_reader()  # a broker that has refused a client's login would refuse this client for ever
@@ -147,17 +156,36 @@ class ControlLog:
         if len(self._values) > _KEPT:
             self._compact()
 
+    def _is_open(self) -> bool:
+        """Open a reader, unless there is one. Returns False if the topic doesn't exist. If the topic was made anew,
+        forget all records."""
+        if self._reader is not None:
+            return True
+        found = self._own.find(self._topic)
+        if found is None:
+            return False
+        topic_id = str(found.topic_id)
+        if self._topic_id not in ("", topic_id):
+            log.warning("a topic of control records was made anew", topic=self._topic)
+            self._next, self._offsets, self._values, self._is_anew = 0, [], [], True
+        self._topic_id = topic_id
+        self._reader = Reader(self._own, self._topic, 0, _EXPECTED)
+        self._next = max(self._next, self._own.starts(self._topic, [0])[0])
+        return True
+
     def _read_on(self) -> None:
-        """Read the new records. If the topic now ends before the last record that was read, because the topic was made
-        anew or has lost its end, forget all records, and read the topic from its beginning."""
+        """Read the new records. If the topic now ends before the last record that was read, forget the records that are
+        gone."""
         end = self._own.ends(self._topic, [0])[0]
         if end < self._next:
-            log.warning("a topic of control records has lost its end", topic=self._topic, read=self._next, end=end)
             self._close_reader()
-            self._next, self._offsets, self._values = 0, [], []
-        if self._reader is None:
-            self._reader = Reader(self._own, self._topic, 0, _EXPECTED)
-            self._next = max(self._next, self._own.starts(self._topic, [0])[0])
+            if not self._is_open():
+                return
+            if end < self._next:
+                log.warning("a topic of control records has lost its end", topic=self._topic, read=self._next, end=end)
+                kept = bisect.bisect_left(self._offsets, end)
+                self._next, self._offsets, self._values = end, self._offsets[:kept], self._values[:kept]
+        assert self._reader is not None
         for messages in self._reader.messages(self._next, end):
             for message in messages:
                 self._take(message)

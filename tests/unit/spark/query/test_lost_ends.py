@@ -28,7 +28,7 @@ READS = lane("0-1", broadcast=(RATES,))
 )
 def test_a_batch_that_ends_before_it_begins_is_told(ends: dict[str, dict[int, int]], told: str | None) -> None:
     batch = Batch(2, {"flights": {0: 7}, "rates": {3: 5, 4: 9}}, ends, Progress())
-    found = lost_ends.of_batch(batch, READS)
+    found = lost_ends.of_batch(batch, READS, {})
     assert (found is None) is (told is None)
     if found is not None and told is not None:
         assert found.what.startswith(told)
@@ -37,10 +37,12 @@ def test_a_batch_that_ends_before_it_begins_is_told(ends: dict[str, dict[int, in
 
 def test_a_partition_is_named_even_if_the_lane_reads_only_a_bucket_of_it() -> None:
     batch = Batch(2, {"flights": {0: 7}}, {"flights": {0: 6}}, Progress())
-    found = lost_ends.of_batch(batch, msgspec.structs.replace(READS, ssps=(BUCKET,)))
+    found = lost_ends.of_batch(batch, msgspec.structs.replace(READS, ssps=(BUCKET,)), {})
     assert found is not None
     assert str(found).startswith(f"{FLIGHTS} ended at offset 6")
 
 
-def test_the_first_batch_of_a_lane_ends_nowhere_before() -> None:
-    assert lost_ends.of_batch(Batch(0, {}, {"flights": {0: 0}}, Progress()), lane("0-1")) is None
+@pytest.mark.parametrize(("starting", "told"), [({}, False), ({FLIGHTS: 3}, False), ({FLIGHTS: 5000}, True)])
+def test_the_first_batch_of_a_lane_begins_where_the_lane_does(starting: dict[SSP, int], told: bool) -> None:
+    first = Batch(0, {}, {"flights": {0: 4900}}, Progress())
+    assert (lost_ends.of_batch(first, READS, {str(ssp): at for ssp, at in starting.items()}) is not None) is told

@@ -27,13 +27,14 @@ class Broker:
 
     def __init__(self) -> None:
         self.records: list[bytes] = []
+        self.id = "1"
         self.refuses = False
         """Whether the broker refuses logins. A reader that was refused once gets no records ever after."""
         self.closed = 0
 
     def topics(self, _: object) -> Any:
         return SimpleNamespace(
-            find=lambda _: TOPIC,
+            find=lambda _: SimpleNamespace(topic_id=self.id),
             starts=lambda *_: {0: 0},
             ends=lambda *_: {0: len(self.records)},
             describe=lambda _: SimpleNamespace(topic_id="1"),
@@ -100,19 +101,39 @@ def test_all_records_of_a_topic_that_is_made_anew_are_heard(broker: Broker) -> N
     broker.records = [record(number) for number in range(3)]
     log = ControlLog(cast(Any, broker.topics(None)), TOPIC, pause=0)
     assert log.heard("s", 0, -1, 0)[1] == 2
-    broker.records = [record(3)]
+    broker.records, broker.id = [record(3)], "2"
     assert log.heard("s", 0, 2, 0) == ([{"number": 3}], 0)
     broker.records.append(record(4))
     assert log.heard("s", 0, 0, 0) == ([{"number": 4}], 1)
 
 
 @pytest.mark.parametrize("cursor", [2, 7], ids=["at the end", "beyond the end"])
-def test_a_lane_that_has_read_a_former_topic_further_hears_the_new_one_from_its_beginning(
+def test_a_lane_that_has_read_a_topic_further_than_it_reaches_hears_what_is_told_from_then_on(
     broker: Broker, cursor: int
 ) -> None:
+    """Old records can name lanes of which it isn't known any more that they are closed."""
     broker.records = [record(0), record(1)]
     log = ControlLog(cast(Any, broker.topics(None)), TOPIC, pause=0)
-    assert log.heard("s", 0, cursor, 0) == ([{"number": 0}, {"number": 1}], 1)
+    assert log.heard("s", 0, cursor, 0) == ([], 1)
+    broker.records.append(record(2))
+    assert log.heard("s", 0, 1, 0) == ([{"number": 2}], 2)
+
+
+def test_records_that_a_topic_has_lost_are_forgotten(broker: Broker) -> None:
+    broker.records = [record(number) for number in range(3)]
+    log = ControlLog(cast(Any, broker.topics(None)), TOPIC, pause=0)
+    assert log.heard("s", 0, -1, 0)[1] == 2
+    broker.records = [record(0), record(7)]
+    assert log.heard("s", 0, 2, 0) == ([], 1)
+    broker.records.append(record(8))
+    assert log.heard("s", 0, 1, 0) == ([{"number": 8}], 2)
+
+
+def test_a_record_that_another_process_has_read_first_does_not_set_a_cursor_back(broker: Broker) -> None:
+    broker.records = [record(0)]
+    log = ControlLog(cast(Any, broker.topics(None)), TOPIC, pause=3600)
+    assert log.heard("s", 0, -1, 0)[1] == 0
+    broker.records.append(record(1))
     assert log.heard("s", 0, 1, 0) == ([], 1)
 
 
