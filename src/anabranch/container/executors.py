@@ -29,7 +29,7 @@ from anabranch.spark.internals import executors
 from anabranch.spark.session import cluster
 from anabranch.systems.systems import Systems
 
-__all__ = ["POLL", "SAY_AFTER", "ready"]
+__all__ = ["CALL_AFTER", "POLL", "SAY_AFTER", "ready"]
 
 POLL = 0.2
 SAY_AFTER, _SAY_EVERY = 15.0, 60.0

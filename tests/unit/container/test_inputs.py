@@ -32,6 +32,7 @@ def folder(pending_end: int | None = None) -> Any:
         pending=pending_end is not None,
         planned=lambda: 3,
         batch=lambda _: pending,
+        starting=dict,
     )
 
 

@@ -234,6 +234,17 @@ def test_it_says_that_it_waits_and_stops_when_it_is_told(monkeypatch: pytest.Mon
     assert said[0].startswith(f"{MASTER} has given no executor in 0 s")
 
 
+@pytest.mark.parametrize(("after", "told"), [(0.0, True), (60.0, False)])
+def test_the_coordinator_is_told_once_a_cluster_has_given_no_slot_for_long(
+    monkeypatch: pytest.MonkeyPatch, after: float, told: bool
+) -> None:
+    monkeypatch.setattr(executors, "CALL_AFTER", after)
+    waiting: list[str] = []
+    _slots(monkeypatch, 0, 0, 0, 1)
+    assert executors.wait_for_slots(_spark(), 0, lambda _: None, lambda: False, lambda: waiting.append("told")) == 1
+    assert waiting == ["told"] * told
+
+
 def test_too_few_slots_in_real_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _slots(monkeypatch, 2)
     monkeypatch.setattr(executors, "SLOTS_WITHIN", 0.01)
