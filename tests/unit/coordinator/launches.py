@@ -25,6 +25,7 @@ class Job:
     made: int = 0
     holders: set[str] = field(default_factory=set)
     standing_by: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     returning: dict[str, float] = field(default_factory=dict)
     spare: int = 0
     busy: bool = False
@@ -48,6 +49,7 @@ class Job:
             sure_from=self.sure_from,
             holders=frozenset(self.holders),
             standing_by=frozenset(self.standing_by),
+            waiting=frozenset(self.waiting),
             returning=dict(self.returning),
         )
         plan = launch_policy.step(self.crew, demand, ended, self.now)

@@ -235,6 +235,21 @@ def test_one_that_was_there_before_the_failure_proves_nothing() -> None:
     assert job.crew.failures == 1
 
 
+def test_one_that_waits_for_task_slots_is_let_wait_and_proves_nothing() -> None:
+    """A failure while it waits still counts as one of several in a row."""
+    job = Job()
+    job.step()
+    assert job.step(1.0, p0=CRASH).start == 0
+    assert job.step(FIRST_PAUSE).start == 1
+    job.waiting = {"p1"}
+    for _ in range(3):
+        plan = job.step(COMES_WITHIN)
+        assert (plan.start, plan.end, job.crew.failures) == (0, (), 1)
+    job.waiting = set()
+    job.step(1.0, p1=CRASH)
+    assert job.crew.failures == 2
+
+
 def test_one_that_never_asks_for_a_seat_has_failed_and_is_ended() -> None:
     job = Job()
     job.step()
