@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.harness import INPUT, JOB, Workspace, flights
 
-pytestmark = pytest.mark.acceptance
+pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 
 COUNT = 3000
 

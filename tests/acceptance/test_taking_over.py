@@ -97,20 +97,29 @@ def test_the_former_version_ends_its_batches_and_the_next_one_goes_on(workspace:
     assert found == sorted(n for n, version in after.items() if version == 2 and n % 2 == 0)
     assert counts(workspace) == wanted(2 * whole)
 
+
+@pytest.mark.long
+def test_a_version_that_does_not_fit_is_refused_and_the_next_one_goes_on(workspace: Workspace) -> None:
+    workspace.system.create(NUMBERS, PARTITIONS)
+    whole = PARTITIONS * OF_EACH
+    put(workspace, 0)
+    write(workspace, 1)
+    workspace.finish()
     ends = workspace.ends()
-    write(workspace, 3, total="sum(2 * n)")
+    write(workspace, 2, total="sum(2 * n)")
     refused = workspace.call("run", "delays.py", "--available-now", code=4).stderr
     for text in ("differs from the one that was started here", "counted", "undo the change", "anabranch drain delays"):
         assert text in refused, refused
     assert workspace.ends() == ends
 
-    put(workspace, 2 * whole)
-    write(workspace, 4)
+    put(workspace, whole)
+    write(workspace, 3)
     workspace.finish()
-    assert Counter(versions(workspace).values())[4] == whole
-    assert counts(workspace) == wanted(3 * whole)
+    assert Counter(versions(workspace).values()) == {1: whole, 3: whole}
+    assert counts(workspace) == wanted(2 * whole)
 
 
+@pytest.mark.long
 def test_a_takeover_that_is_killed_is_continued(workspace: Workspace) -> None:
     """While the former version's code runs in its own process, which ends with the one that started it. (Soak has kills
     at any moment: kill-changed.)"""

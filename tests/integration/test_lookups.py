@@ -144,6 +144,7 @@ def test_a_stream_is_a_table_of_what_it_says_last(site: Site) -> None:
 
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("table", [(), (("XXX", "Nowhere", 9),)], ids=["an empty table", "a table without a match"])
+@pytest.mark.suite(cases=2)
 def test_a_batch_of_which_nothing_can_come_out_still_puts_aside_what_it_cannot_read(
     site: Site, tmp_path: Path, table: tuple[tuple[str, str, int], ...], how: str
 ) -> None:

@@ -275,6 +275,7 @@ class Returning(Processor):
         yield {"k": key["k"], "calls": self.calls.get()}
 
 
+@pytest.mark.long
 def test_a_timer_that_is_registered_again_is_called_again(site: Site) -> None:
     site.log.create("in", 1)
     job = Job("j")

@@ -156,6 +156,7 @@ def test_headers_of_all_kinds_are_taken(spark: SparkSession, tmp_path: Path, hea
 
 
 @pytest.mark.parametrize("format_", ["parquet", "orc"])
+@pytest.mark.suite(cases=1)
 def test_a_column_that_files_do_not_have_is_told_and_is_not_null(
     spark: SparkSession, tmp_path: Path, format_: str
 ) -> None:
@@ -208,6 +209,7 @@ def test_a_column_of_a_file_has_its_type_or_a_wider_one(
 
 
 @pytest.mark.parametrize("format_", ["parquet", "orc"])
+@pytest.mark.suite(cases=1)
 def test_a_column_by_which_a_folder_is_partitioned_has_its_declared_type(
     spark: SparkSession, tmp_path: Path, format_: str
 ) -> None:
