@@ -221,8 +221,8 @@ def test_java_has_all_that_is_called_for_files_that_are_not_on_a_local_disk(site
 
 
 def test_standbys_and_schemas_are_found_whatever_characters_the_root_has(site: Site, tmp_path: Path) -> None:
-    """Hadoop's patterns give a meaning to some of them."""
-    root = tmp_path / "work [v2] {a *?"
+    """Hadoop's patterns give a meaning to some of them, and refuse colons."""
+    root = tmp_path / "work [v2] {a *? 10:30"
     lane, schema = root / "lanes" / "j" / "0-abc", "state/0/_metadata/schema"
     for name in ("1/commits/0", f"1/{schema}", "standby-1-0/commits/0", "standby-1-1/commits/1"):
         own_files.make_folder((lane / name).parent)
@@ -230,7 +230,7 @@ def test_standbys_and_schemas_are_found_whatever_characters_the_root_has(site: S
     folder = Folder(site.spark, str(lane / "1"))
     found = [each.tree.local for each in copying.standbys(folder)]
     assert found == [lane / "standby-1-1", lane / "standby-1-0"]
-    assert [Path(each).name for each in folder.tree.matching("state/*/_metadata/*")] == ["schema"]
+    assert folder.tree.matching("state/*/_metadata/*") == [schema]
 
 
 def test_a_file_that_cannot_be_written_is_named(site: Site) -> None:

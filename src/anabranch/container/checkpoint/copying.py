@@ -164,14 +164,8 @@ def _fill(folder: Folder, copy: Folder, names: Sequence[str], moved: Mapping[str
 
 
 def _schemas(folder: Folder) -> list[str]:
-    found = (_found(folder, f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
+    found = (folder.tree.matching(f"{_STATE}/{each}") for each in checkpoint_layout.SCHEMAS)
     return [*itertools.chain.from_iterable(found)]
-
-
-def _found(folder: Folder, pattern: str) -> list[str]:
-    """The files in the folder whose names match a pattern."""
-    begin = f"{folder.tree.fs.makeQualified(folder.tree.path).toString()}/"
-    return [name.removeprefix(begin) for name in folder.tree.matching(pattern)]
 
 
 def relocate(folder: Folder) -> None:
@@ -179,5 +173,5 @@ def relocate(folder: Folder) -> None:
     absolute paths into the original folder, which will be deleted.
     """
     whole = folder.tree.fs.makeQualified(folder.tree.at(_STATE)).toString()
-    for name in _found(folder, f"{_STATE}/{checkpoint_layout.OPERATORS}"):
+    for name in folder.tree.matching(f"{_STATE}/{checkpoint_layout.OPERATORS}"):
         folder.tree.write(name, checkpoint_layout.relocated(folder.tree.read(name), whole))

@@ -89,12 +89,17 @@ class Tree:
         return self._local_files(self.local, name) if self.local is not None else self._far_files(name)
 
     def matching(self, pattern: str) -> list[str]:
-        """The full URIs of the files and folders below this tree whose names match a pattern of Hadoop's. In the tree's
-        own path, no character has a special meaning.
+        """The names of the files and folders below this tree that match a pattern such as ``state/*/_metadata``. Hidden
+        files are left out. In the tree's own path, no character has a special meaning. (Hadoop, which finds the names
+        if the tree isn't on a local disk, refuses colons there.)
         """
+        if self.local is not None:
+            found = (each.relative_to(self.local).as_posix() for each in self.local.glob(pattern))
+            return sorted(name for name in found if not name.rpartition("/")[2].startswith("."))
         begin = re.sub(r"([\[\]{}*?\\])", r"\\\1", str(self.path.toString()))
-        found = self.fs.globStatus(self.path_of(f"{begin}/{pattern}"))
-        return [str(each.getPath().toString()) for each in found or ()]
+        own = f"{self.uri}/"
+        listed = self.fs.globStatus(self.path_of(f"{begin}/{pattern}"))
+        return [str(each.getPath().toString()).removeprefix(own) for each in listed or ()]
 
     def copy(self, name: str, target: Tree, *, lives: bool) -> None:
         """Copy a file to the same name in another tree. ``lives`` says whether other processes may be using the trees.
