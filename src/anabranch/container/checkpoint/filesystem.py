@@ -249,7 +249,7 @@ class Tree:
     def _copy(self, name: str, target: Tree, to: str) -> None:
         if target.local is not None:
             own_files.make_folder(target.local.joinpath(to).parent)
-        if target.local is None:
+        else:
             target.far.check_lease(target.at(to))
         if self.local is None or target.local is None:
             self._hadoop.files.copy(self.fs, self.at(name), target.fs, target.at(to), False, True, self._hadoop.conf)

@@ -218,6 +218,11 @@ class Seats:
         self.asked[registration.execution] = now
         self.resting[registration.execution] = registration
 
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The executions of those processes on standby that wait for task slots of a Spark cluster."""
+        return frozenset(execution for execution in self.asked if self.resting[execution].waits_for_slots)
+
     def returning_since(self, since: float) -> dict[str, float]:
         """The entries of ``returning`` with a time after ``since``. Other entries are forgotten."""
         self.returning = {execution: at for execution, at in self.returning.items() if at > since}

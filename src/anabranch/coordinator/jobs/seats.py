@@ -51,9 +51,8 @@ def relieved(job: RunningJob) -> bool:
     if not job.seats.launched or job.state is not DeploymentState.CHANGING:
         return True
     there = {p.record.execution for p in job.seats.processes.values() if p.record.deployment == job.deployment}
-    its = {execution: job.seats.resting[execution] for execution in job.seats.asked}
-    ready = {execution for execution, each in its.items() if each.warm or each.waits_for_slots}
-    return len(there | ready) >= len(job.model_seats)
+    warm = {execution for execution in job.seats.asked if job.seats.resting[execution].warm}
+    return len(there | warm | job.seats.waiting) >= len(job.model_seats)
 
 
 def unprepared(job: RunningJob) -> frozenset[str]:
@@ -104,7 +103,6 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
     former |= {p.record.seat for p in job.seats.processes.values() if p.record.deployment != job.deployment}
     spare = job.settings.warm_containers if runs else 0
     without_seat = job.seats.standing_by(now - lease)
-    waiting = frozenset(execution for execution in without_seat if job.seats.resting[execution].waits_for_slots)
     return Demand(
         job=job.job,
         wanted=len(job.busy_seats) + len(former) + spare if runs else 0,
@@ -115,8 +113,8 @@ def demand(job: RunningJob, now: float, lease: float) -> Demand:
         begun=job.seats.begun,
         sure_from=job.seats.sure_from,
         holders=_holders(job),
-        standing_by=without_seat - waiting,
-        waiting=waiting,
+        standing_by=without_seat - job.seats.waiting,
+        waiting=job.seats.waiting,
         returning=job.seats.returning_since(now - COMES_WITHIN),
     )
 
@@ -175,7 +173,6 @@ def until_seated(job: RunningJob, free: Collection[str]) -> float:
     """The expected seconds until containers are ready for the seats ``free``; 0.0 if enough processes stand by, or if
     no launcher starts containers. Processes that wait for task slots don't count.
     """
-    there = [execution for execution in job.seats.asked if not job.seats.resting[execution].waits_for_slots]
-    if not job.seats.launched or len(free) <= len(there):
+    if not job.seats.launched or len(free) <= len(job.seats.asked.keys() - job.seats.waiting):
         return 0.0
     return job.progress.shown.container

@@ -24,10 +24,11 @@ def members(job: RunningJob) -> dict[str, Member]:
     """The job's processes, with or without a seat, by EXECUTION_ENV_CONTAINER_ID. Processes that wait for task slots
     are left out, because they can't keep standbys.
     """
+    standing_by = job.seats.asked.keys() - job.seats.waiting
     found = {
         execution: Member(rack=its.rack, copies=its.copies)
         for execution, its in job.seats.resting.items()
-        if execution in job.seats.asked and not its.waits_for_slots
+        if execution in standing_by
     }
     return found | {
         each.record.execution: Member(rack=each.record.rack, container=each.record.id, copies=each.copies)
