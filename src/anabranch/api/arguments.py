@@ -29,8 +29,8 @@ _TEXTS = {
     "schema": 'write the columns and their types as text, such as schema="dest string, dep_delay int"',
     "prefix": 'write text, such as prefix="landed_"',
 }
-"""The arguments that must be text. Each is mapped to the advice in the error that is raised if the argument isn't text.
-The rule applies to every operator that takes the argument.
+"""The arguments that must be text in every operator that has them. Each is mapped to the advice in the error that is
+raised if the argument isn't text.
 """
 
 
@@ -280,7 +280,7 @@ def check_partition_by(columns: Sequence[object], via: object, partitions: objec
 
 
 def check_window(window: object, time: str, on_late: str) -> None:
-    """Raises GraphError for an invalid window, time or ``on_late``. With processing time, only ``drop`` is valid."""
+    """Raises GraphError if an argument is invalid. With processing time, ``on_late`` must be ``drop``."""
     if not isinstance(window, Window):
         raise GraphError(
             f"window at {caller()} was given {window!r}, not a window",

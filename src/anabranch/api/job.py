@@ -152,7 +152,7 @@ class Job:
         Raises:
             GraphError: an argument isn't of the declared type, the arguments for event time don't fit together or are
                 malformed, ``start`` is unknown, or the operator's name isn't allowed or belongs to another operator.
-                Errors in the texts of ``key``, ``schema`` and ``read_as`` are found when the job is planned.
+                Errors inside ``key``, ``schema`` and ``read_as`` are found when the job is planned.
 
         Example:
             ```python
@@ -238,8 +238,8 @@ class Job:
         """All rows that the job would write to a stream, as a DataFrame that isn't streaming. The rows are computed
         from the records that the job's inputs contain now. Writes nothing.
 
-        An ``agg`` without windows gives only the latest row of each key. With ``by``, an ``agg`` gives only the latest
-        row of each combination of key and values of ``by``. A window gives the row that it would emit if no more
+        Of the rows of an ``agg`` without windows, the DataFrame has only the latest for each key or, with ``by``, for
+        each combination of key and values of ``by``. For each window, it has the row that would be emitted if no more
         records came. By default, records that cannot be processed are left out. If ``on_error`` is ``"fail"``, such a
         record raises an error instead. A record with a null key raises an error if ``on_null_key`` is ``"fail"``.
 
