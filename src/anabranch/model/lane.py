@@ -136,7 +136,7 @@ class Lane(Document, frozen=True, kw_only=True):
             continues in a copy of the folder.
         final: for each whole partition, the position at which the lane last ended; empty if the lane has never ended.
         last_batch: the last batch that was committed when the lane last ended; -1 if there is none.
-        watermark: the watermark, in Unix ms, with which the lane last ended; None if it isn't known.
+        watermark: the lane's watermark, in Unix ms, when the lane last ended; None if it isn't known.
         put_aside: how many dead letters the lane had written when it last ended.
         wrote: the end offsets that the lane's intermediate output streams had when the lane last ended, by SSP in text
             form.

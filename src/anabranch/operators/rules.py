@@ -19,7 +19,7 @@ class Rule:
         sink: whether the operator ends a branch.
         function: whether Python functions of the job get the operator's rows, one by one or in Arrow batches.
         key: a function of a node and of the key columns of the rows that the node gets. It returns the key columns of
-            the rows that the node emits, or why the key is lost.
+            the rows that the node emits or, if the key is lost, the reason.
         time: like ``key``, but for the event-time column.
     """
 

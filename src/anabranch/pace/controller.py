@@ -166,9 +166,9 @@ class Pace:
         A test batch is due after ``_patience`` batches of about the same size. No test batch is due if the last batch
         read all waiting records. If the last batch was short, no test batch is due as long as the limit can still grow.
 
-        Without test batches, a wrong fixed time would remain wrong. If the fixed time is near the target, but unknown,
-        records look slow, and batches would get fewer and fewer records without becoming much shorter. If the fixed
-        time was estimated too high, batches look short even when they can't grow any more.
+        Without test batches, a wrong fixed time would remain wrong. If the fixed time was near the target, but
+        unknown, records would look slow, and batches would get fewer and fewer records without becoming much shorter.
+        If the fixed time was estimated too high, batches would look short even when they couldn't grow any more.
 
         A small test batch costs little, so the test batch gets at most half as many rows as the last batch. If half is
         less than the lowest limit, the test batch gets twice as many rows as the last batch, but at least the lowest

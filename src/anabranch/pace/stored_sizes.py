@@ -36,9 +36,9 @@ def first(known: Mapping[int, StoredSize], factor: int, partitions: int, *, quic
 
     - If the lane has a lower factor or fewer partitions than the lane that stored the size, the size is reduced in
       proportion.
-    - If the size was stored for a lower factor than the lane's, it is multiplied by the quotient of the factors, but at
-      most by :data:`HIGHER`. Otherwise, it is divided by :data:`FIRST_PART`. If ``quick`` is True, this second step is
-      left out.
+    - Unless ``quick`` is True, the size is then adjusted: if it was stored for a lower factor than the lane's, it is
+      multiplied by the quotient of the factors, but at most by :data:`HIGHER`; otherwise, it is divided by
+      :data:`FIRST_PART`.
 
     Args:
         known: the stored sizes, by factor.

@@ -123,7 +123,7 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
     3. If racks count, the cost (see :class:`Seating`) is low; otherwise, few tasks move. If racks count, and
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
-    With the strategy ``min_traffic``, the balance is weaker if racks count, and if ``rules.first`` is ``traffic`` or no
+    If racks count, the strategy ``min_traffic`` weakens the balance, provided that ``rules.first`` is ``traffic`` or no
     two tasks of a stage read the same partition. Only two numbers are then balanced, each counted over all stages: the
     number of stateful tasks, and the number of all tasks.
 

@@ -1,4 +1,6 @@
-"""Places tasks in seats with little traffic across racks. Tasks that read the same partitions are in few seats."""
+"""Places tasks in seats so that there is little traffic across racks. Tasks that read the same partitions are in few
+seats.
+"""
 
 from __future__ import annotations
 

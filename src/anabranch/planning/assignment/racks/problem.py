@@ -169,7 +169,7 @@ def read(raw: bytes, name: str = "this") -> Problem:
     """Parse a file's content as a problem. ``name`` is the file's name, for messages.
 
     Raises:
-        UsageError: the content isn't JSON, or isn't a problem. The message names the place.
+        UsageError: the content isn't JSON, or isn't a problem. The message says where the error is.
         ConfigError: the problem is invalid; see :class:`Problem`.
     """
     try:

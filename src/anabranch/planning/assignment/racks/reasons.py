@@ -1,4 +1,4 @@
-"""Explains why each task has its container, and what moves achieve."""
+"""Explains why each task is in its container, and what the moves achieve."""
 
 from __future__ import annotations
 
