@@ -137,7 +137,7 @@ class Job:
             event_time: the ``timestamp`` column that says when the event in a record happened. Required for event-time
                 windows and timers, and for :meth:`Stream.join`.
             watermark: how much older a record can be than the newest record of its partition, such as ``"10 minutes"``.
-                Required with ``event_time``. Records that are even older may be late (see :meth:`Stream.window`).
+                Required with ``event_time``. Records that are even older can be late (see :meth:`Stream.window`).
             event_time_range: a pair that says which event times are plausible. The first part is the earliest date. The
                 second part says how far an event time can be in the future, counted from the end of the day (in UTC) on
                 which the record's batch was planned. The default is ``("1900-01-01", "1 day")``. A record whose event

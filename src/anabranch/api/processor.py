@@ -18,7 +18,7 @@ class Processor:
     A subclass defines ``on_message`` and, if it uses timers, ``on_timer``.
 
     Declare state as class attributes. Inside ``on_message`` and ``on_timer``, such an attribute is the state of the
-    current key. All other attributes should be constants: they don't belong to a key, and changes to them may be lost.
+    current key. All other attributes should be constants: they don't belong to a key, and changes to them can be lost.
 
     ``on_message`` and ``on_timer`` yield rows, or return a list of rows; ``None`` means no rows. A row is a dict, or
     any other kind of row that the function of ``map`` can return.

@@ -245,7 +245,7 @@ class ListState(State):
 
 
 class MapState(State):
-    """A map for each key. Entries are read one by one, except by :meth:`items`.
+    """A map for each key. Entries are read one by one; only :meth:`items` reads all of them.
 
     Args:
         names: the SQL type of the entries' names: a simple type, such as ``"string"``.

@@ -173,8 +173,8 @@ def _holds_document(annotation: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """A field's value in its JSON form. A document's ``extra`` contains its unknown fields; in a dict, ``extra`` is a key
-    like any other.
+    """A field's value in its JSON form. A document's ``extra`` contains its unknown fields; in a dict, ``extra`` is a
+    key like any other.
     """
     if isinstance(value, Document):
         return value.to_builtins()

@@ -81,7 +81,7 @@ def _partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int32]:
 
 
 def _murmur2_of(data: npt.NDArray[np.uint8], bounds: _Offsets) -> _Hashes:
-    """Unsigned hashes of the keys between ``bounds``."""
+    """Unsigned hashes of keys. Key n is the bytes of ``data`` from ``bounds[n]`` to ``bounds[n + 1]``."""
     padded = np.concatenate([data[bounds[0] : bounds[-1]], np.zeros(4, np.uint8)])
     word_at = np.ndarray((len(padded) - 3,), "<u4", padded.data, strides=(1,))
     starts, lengths = bounds[:-1] - bounds[0], np.diff(bounds)

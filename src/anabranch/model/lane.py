@@ -59,8 +59,8 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane takes over from the time before a drain or a reset, if the lane is in the deployment that follows.
-    The lane's watermark begins as in a new job.
+    """What a lane of the deployment that follows a drain or a reset takes over from earlier lanes. The lane's watermark
+    begins as in a new job.
     """
 
     state: str = ""
@@ -220,8 +220,8 @@ class Lane(Document, frozen=True, kw_only=True):
 
     @property
     def begins(self) -> dict[SSP, int]:
-        """The start offset of each whole partition in ``starting``; empty as long as ``starting`` is empty. For some
-        buckets of the partition, the lane may begin at a later offset.
+        """The start offset of each whole partition in ``starting``; empty as long as ``starting`` is empty. In some
+        buckets of the partition, the lane can begin at a later offset.
         """
         return lowest(self.starting)
 

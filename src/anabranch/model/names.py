@@ -35,7 +35,7 @@ class TaskKind(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskName:
-    """The parts of a task's name. ``str`` gives the name, and :func:`parse` is the inverse.
+    """The parts of a task's name. ``str`` returns the name, and :func:`parse` is the inverse.
 
     ``number`` is the number of the partition, group or task. Only a name of the kind ``TaskKind.SSP`` has ``system``
     and ``stream``. A task that isn't virtual has the bucket -1 and the factor 1.

@@ -10,7 +10,7 @@ from __future__ import annotations
 __all__ = ["BROKEN_OFF", "is_worth_it", "likelihood", "mean_loss"]
 
 BROKEN_OFF = 0.3
-"""The seconds that breaking off a batch and its transactions takes."""
+"""How many seconds it takes to break off a batch and its transactions."""
 _GAIN, _GRADUAL_GAIN = 0.5, 1.5
 """The seconds that breaking off a batch must save. ``_GRADUAL_GAIN`` is for gradual batches, and ``_GAIN`` for all
 others."""
@@ -20,8 +20,8 @@ by this much."""
 
 
 def is_worth_it(left: float, spent: float, *, gradual: bool, decided: bool | None = None) -> bool:
-    """Whether breaking a batch off saves enough time. Breaking off must save more than 0.5 seconds. If the batch is
-    gradual, breaking off must save more than 1.5 seconds.
+    """Whether breaking a batch off saves enough time: more than 0.5 seconds or, if the batch is gradual, more than 1.5
+    seconds.
 
     Waiting for the batch's end takes ``left`` seconds. Breaking off takes ``BROKEN_OFF`` seconds, and loses the
     ``spent`` seconds since the batch began.
@@ -42,7 +42,7 @@ def likelihood(whole: float, spent: float, unsure: float, *, gradual: bool) -> f
     Args:
         whole: the seconds that the whole batch takes.
         spent: the seconds since the batch began.
-        unsure: the seconds by which ``spent`` and ``whole - spent`` may be wrong. Because of this uncertainty, the
+        unsure: the seconds by which ``spent`` and ``whole - spent`` can be wrong. Because of this uncertainty, the
             likelihood is neither 0 nor 1 near the middle of a batch.
     """
     margin = whole - spent - (spent + _least(gradual))

@@ -38,7 +38,7 @@ _CAREFUL = 0.8
 number."""
 _OUTLASTS = 3.0
 """The next batch may take at most this multiple of the target, assuming that a batch's duration is proportional to its
-records. Test batches are an exception; see :meth:`Pace._tried`.
+number of records. Test batches are an exception; see :meth:`Pace._tried`.
 """
 _NEAR = 0.5
 """A batch counts as a measurement of the time for its records if its duration minus the fixed time is at least this

@@ -9,7 +9,7 @@ __all__ = ["SourceShare", "is_bound", "shares"]
 
 _LEAST = 8
 """Each source's minimum is an equal share of the limit, divided by this number. The minimum isn't zero, because records
-may arrive in any source at any time."""
+can arrive in any source at any time."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class SourceShare:
     @property
     def is_hungry(self) -> bool:
         """Whether the source may have had more records than it was allowed to contribute. A source that contributed
-        ``most`` rows may have had more. Each partition's share is rounded down. So if a source contributed fewer rows
-        than ``most``, but by at most one row for each partition, it may have had more, too.
+        ``most`` rows may have had more. Each partition's share is rounded down, so the same is true if the source
+        contributed fewer rows, but not more than one row per partition fewer than ``most``.
         """
         return self.rows >= max(1, self.most - self.partitions)
 

@@ -173,8 +173,8 @@ def _without_racks(stages: Sequence[StageModel], former: Placed, where: Where) -
 
 
 def _name(task: Task) -> str:
-    """The solver's name for a task. Within a stage, these names sort by the tasks' indexes, because neighboring tasks
-    often read the same partitions."""
+    """The solver's name for a task. Within a stage, these names sort by the tasks' indexes. So neighboring tasks, which
+    often read the same partitions, stay neighbors."""
     return f"{task.stage}/{task.index:08}/{task.name}"
 
 

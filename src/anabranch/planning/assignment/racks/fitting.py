@@ -17,7 +17,7 @@ def fit(
     Args:
         copies: how many standbys each task has in these containers.
         barred: for each task, the containers in which the task can't have a standby.
-        loads: how many standbys each container takes. The sum must equal the sum of ``copies``.
+        loads: how many standbys each container gets. The sum must equal the sum of ``copies``.
     """
     room = dict(loads)
     fullest = [(-left, container) for container, left in room.items() if left]

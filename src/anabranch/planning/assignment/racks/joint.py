@@ -1,4 +1,4 @@
-"""Places active tasks and standbys together, because the best place for an active task may leave only expensive places
+"""Places active tasks and standbys together, because the best place for an active task can leave only expensive places
 for its standbys.
 
 The active tasks must be balanced. The standbys must be spread and balanced at least as well as if the active tasks were

@@ -43,7 +43,7 @@ class Program:
 
     def least(self) -> tuple[list[int] | None, int | None]:
         """The best solution that was found, as the values of all variables by number, and a lower bound on the cost of
-        any solution. If the solver found no solution or no bound, None stands in its place. If the costs are too large
+        any solution. If the solver found no solution, or no bound, that result is None. If the costs are too large
         for the solver, both results are None.
         """
         from ortools.math_opt.python import mathopt

@@ -81,7 +81,7 @@ class Search:
         return np.hstack([actives, rest]), least
 
     def _options(self, row: int, task: int) -> None:
-        """Add the options of a task and its standbys. All of them must use different containers or, if the containers
+        """Add the options of a task and its standbys, which must all use different containers or, if the containers
         of a place are equivalent, different places.
         """
         it, on = self.it, int(self.it.on[task])

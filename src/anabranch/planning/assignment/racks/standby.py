@@ -35,8 +35,8 @@ def place(it: Instance, active: Whole) -> Standbys:
     """Place the requested number of standbys of each stateful task, but no more than there are other containers.
 
     ``active`` is the container of each task. If racks and tags divide the containers in several ways, the standbys for
-    which spread comes first are placed in rounds, one per task in each round. In that case, the result may not be
-    optimal, and the bound shows how far it can be from the optimum.
+    which spread comes first are placed in rounds, one per task in each round. In that case, the result might not
+    be optimal, and the bound shows how far it can be from the optimum.
     """
     tasks = np.flatnonzero(it.stateful)
     first, rest = copies_of(it)
