@@ -24,8 +24,8 @@ class SourceShare:
     @property
     def is_hungry(self) -> bool:
         """Whether the source may have had more records than it was allowed to contribute. A source that contributed
-        ``most`` rows may have had more. Each partition's share is rounded down, so the same is true if the source
-        contributed fewer rows, but not more than one row per partition fewer than ``most``.
+        ``most`` rows may have had more. Each partition's share is rounded down, so the same is true of a source
+        that fell short of ``most`` by at most one row for each partition.
         """
         return self.rows >= max(1, self.most - self.partitions)
 
