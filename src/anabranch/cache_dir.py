@@ -13,7 +13,7 @@ __all__ = ["folder"]
 
 
 def folder() -> Path:
-    """The folder ``anabranch`` in ``$XDG_CACHE_HOME`` or, if that isn't set, in ``~/.cache``. It may not exist yet.
+    """The folder ``anabranch`` in ``$XDG_CACHE_HOME`` or, if that isn't set, in ``~/.cache``. It might not exist yet.
 
     Raises:
         ConfigError: ``XDG_CACHE_HOME`` isn't set, and the home folder isn't known.

@@ -360,7 +360,7 @@ class Stream:
     def foreach_batch(self, function: Callable[[Any, str, int, int], None], *, name: str | None = None) -> None:
         """Call a function for each batch, at least once.
 
-        After a crash or an error, the function may be called again with the same ``lane`` and ``batch``, and with rows
+        After a crash or an error, the function can be called again with the same ``lane`` and ``batch``, and with rows
         computed again from the same records. To write each batch only once, see docs/how-to/write-your-own-table.md.
 
         Args:

@@ -13,8 +13,8 @@ __all__ = ["EVENT_TIME", "INFINITY", "PROCESSING_TIME", "StoredTimers", "Timers"
 
 EVENT_TIME, PROCESSING_TIME = "event_time", "processing_time"
 INFINITY = 253402300799000
-"""The last second that Spark can write, in ms since 1970. The last batch of a drain has this time as its watermark and
-its processing time."""
+"""The last full second that Spark can represent, in ms since 1970. The last batch of a drain has this time as its
+watermark and its processing time."""
 _LAST = INFINITY - 1
 """The latest time that a timer can have. It is before ``INFINITY``, so the last batch of a drain fires all timers."""
 
@@ -142,9 +142,9 @@ class Timers:
 
 
 class _End(datetime):
-    """The value of ``now`` in a drain's last batch. If a datetime can't represent the result of adding to it, of
-    subtracting from it or of converting it to another time zone, the result is this value itself. So processors that
-    compute times from ``now`` don't fail.
+    """The value of ``now`` in a drain's last batch. If a sum, a difference or a conversion to another time zone would
+    be outside the range of a datetime, the result is this value itself. So processors that compute times from ``now``
+    don't fail.
     """
 
     def __add__(self, other: timedelta) -> _End:

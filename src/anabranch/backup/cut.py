@@ -1,4 +1,4 @@
-"""Decides where a backup cuts through a running job, so that the copy could be the result of a crash at some moment.
+"""Decides where a backup cuts through a running job, so that the copy looks as if the job had crashed at one moment.
 
 Parts that were copied at different times fit together if no effect is copied without its cause. So for each lane there
 must be a batch N for which both of these statements are true:

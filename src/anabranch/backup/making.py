@@ -227,8 +227,8 @@ def _place(source: Source, tree: Tree, lane: Lane, epoch: int) -> Folder:
 
 def _downstream_first(copies: Sequence[_Copied]) -> list[_Copied]:
     """The folders in the order in which they must be copied: a lane's folder comes before the folders of the lanes
-    whose outputs the lane reads. As a result, the copy of a writer's folder knows every batch from which a reader's
-    copied folder has records. If lanes form a cycle, the order stays as it is.
+    whose outputs the lane reads. As a result, the copy of a writer's folder knows every batch that the reader had
+    read when the reader's folder was copied. If lanes form a cycle, the order stays as it is.
     """
     by_lane = {each.lane.id: each for each in copies}
     read = {each.lane.id: {ssp.stream for ssp in (*each.lane.ssps, *each.lane.broadcast)} for each in copies}

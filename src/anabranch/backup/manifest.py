@@ -40,7 +40,7 @@ _NAME = "backup.json"
 _UNFINISHED = "unfinished.json"
 """The name of a file that exists from the first step until the backup is complete."""
 _LOCK = "unfinished.lock"
-"""The name of a file. If the backup is on a local disk, the process that makes the backup locks this file."""
+"""The name of the file that a process locks while it makes a backup on a local disk."""
 LANES = "lanes"
 STORE = "store.db"
 

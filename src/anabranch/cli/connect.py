@@ -66,7 +66,7 @@ def overview(settings: CoordinatorSettings) -> Overview:
 
 def _asked(ask: Callable[[], T], otherwise: T) -> T:
     """The answer of a process. If the process can't answer at the moment, the result is ``otherwise``, so that one
-    process doesn't hide the jobs of the others.
+    unresponsive process doesn't hide the jobs of the others.
     """
     try:
         return ask()

@@ -56,7 +56,7 @@ bootstrap_servers = "{}"
 
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Djava.io.tmpdir={}"
 """Java options for the tour's processes, which run for about a minute. With only Java's fast compiler, these processes
-use half the CPU time. The folder for Java's temporary files is inserted at ``{}``, so nothing is left in /tmp.
+use half as much CPU time. The folder for Java's temporary files is inserted at ``{}``, so nothing is left in /tmp.
 """
 
 

@@ -34,8 +34,8 @@ _STOPS_WITHIN = 30.0
 
 
 def still_open(coordinator: Coordinator, job: str) -> list[Lane]:
-    """The lanes of former deployments that aren't closed, those of the earliest deployment first; [] for an unknown
-    job."""
+    """Those lanes of former deployments that aren't closed yet, the lanes of the earliest deployment first; [] for an
+    unknown job."""
     lanes = coordinator.known_lanes(job).values()
     present = max((lane.deployment for lane in lanes), default=0)
     its = [lane for lane in open_lanes(lanes) if lane.deployment < present]

@@ -81,8 +81,8 @@ class Replacer:
             self.now(following)
 
     def told_to_end(self, number: int) -> None:
-        """Record that a signal told this process to end. From now on, the process ends instead of being replaced, with
-        exit code 130 after SIGINT, otherwise 0.
+        """Record that a signal told this process to end. From now on, the process isn't replaced. Instead, it ends with
+        exit code 130 after SIGINT, or 0 after another signal.
         """
         self._code = 128 + number if number == signal.SIGINT else 0
 

@@ -131,7 +131,7 @@ def program(prepared: Prepared, settings: Settings, sha256: str) -> Program:
 
 
 def packed(prepared: Prepared, settings: Settings) -> tuple[str, Artifact | None]:
-    """The hash of the job's code, and the packed code. The latter is None if containers get the code from their image.
+    """The hash of the job's code, and the packed code. The packed code is None if containers get it from their image.
     Raises ConflictError if the code was changed after the job was loaded.
     """
     home = prepared.file.path.parent

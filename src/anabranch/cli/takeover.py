@@ -136,7 +136,7 @@ def foretold(file: JobFile, settings: Settings, drop_state: tuple[str, ...]) -> 
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the next run deploys no other version, or the version can't take over.
+        ConflictError: the next run wouldn't deploy another version, or the new version can't take over.
         AnabranchError: as for :meth:`Takeover.deploy`.
     """
 
