@@ -45,8 +45,8 @@ class Moment:
 
     @property
     def folders(self) -> list[tuple[Lane, int]]:
-        """The folders that the job needs in order to continue, as pairs of the lane and the epoch under which the folder
-        was made."""
+        """The folders that the job needs in order to continue, as pairs of the lane and the epoch under which the
+        folder was made."""
         needed = stopped_job.needed_folders(self.lanes) | {(lane.id, lane.folder_epoch) for lane in self.taking_part}
         return [(self.lanes[lane], epoch) for lane, epoch in sorted(needed) if epoch]
 

@@ -148,10 +148,10 @@ def _run(
 
 
 def _wait_for_slots(client: Client, me: Registration) -> None:
-    """Tell the coordinator that this process is waiting for task slots of a Spark cluster. Otherwise, a change to another
-    version could wait forever: the former version's lanes would keep the cluster's cores until the new containers are
-    ready, and the new containers would wait for these cores. Besides, the launcher would conclude that this
-    process hangs.
+    """Tell the coordinator that this process is waiting for task slots of a Spark cluster. Otherwise, a change to
+    another version could wait forever: the former version's lanes would keep the cluster's cores until the new
+    containers are ready, and the new containers would wait for these cores. Besides, the launcher would conclude that
+    this process hangs.
     """
     with contextlib.suppress(AnabranchError):  # the process's own registration will meet the error, and report it
         client.register(msgspec.structs.replace(me, seat=NO_SEAT, waits_for_slots=True, warm=False))

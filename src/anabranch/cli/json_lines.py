@@ -21,7 +21,7 @@ __all__ = ["LINE_BYTES", "batches", "key_bytes", "records", "text", "values"]
 
 BATCH_LINES = 50_000
 LINE_BYTES = 64 * 1024**2
-"""The maximum length of a line, in bytes; a longer line is refused. (By default, Kafka accepts records of up to 1 MB.)"""
+"""The maximum length of a line, in bytes; longer lines are refused. (By default, Kafka accepts records up to 1 MB.)"""
 _IDLE = 0.2
 _PATIENCE = 1.0
 

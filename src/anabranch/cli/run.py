@@ -186,7 +186,7 @@ def _checked(
 def _prepared(
     file: JobFile, settings: Settings, plan: Plan, formats: dict[str, Format], known: set[str] | None
 ) -> Prepared:
-    """Everything that the job needs in order to start. Creates missing outputs if the job starts anew, and checks tables."""
+    """Everything that is needed to start the job. Creates missing outputs if the job starts anew, and checks tables."""
     prepared = Prepared(file, settings, plan, preparation.resolved(file, formats, settings), formats, known)
     for warning in plan.warnings:
         progress.say(f"warning: {warning}")

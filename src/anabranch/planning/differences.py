@@ -21,7 +21,7 @@ def described(
     before: Graph, after: Graph, fingerprint: Mapping[str, str], following: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Describe, in one clause each, the differences that prevent ``after`` from continuing with the positions and the
-    state of ``before``. Partition counts of inputs may differ, because a running job adapts to them.
+    state of ``before``. Different partition counts of inputs don't prevent this: a running job adapts to them.
 
     Args:
         fingerprint: the fingerprint of ``before``.

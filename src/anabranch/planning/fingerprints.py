@@ -1,6 +1,6 @@
 """Compares fingerprints. A fingerprint describes a version of a job by named entries. If an entry is about a single
-stream or table, its name is one of the prefixes defined here, followed by the name of the stream or table. After the
-prefix ``PARTITIONS``, the stream's name has the form ``system/stream``.
+stream or table, the entry's name is one of the prefixes defined here, followed by the name of the stream or table.
+After the prefix ``PARTITIONS``, the stream's name has the form ``system/stream``.
 """
 
 from __future__ import annotations

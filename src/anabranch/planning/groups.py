@@ -167,7 +167,7 @@ def _check_stateful(graph: Graph, stage: Stage, node: Node, keys: dict[int, KeyC
 
 def _check_key(graph: Graph, sink: Node, keys: dict[int, KeyColumns]) -> None:
     """Raise GraphError if a ``write`` after a ``map_arrow`` has no ``key``, and no columns of the rows contain the
-    stage key. ``map_arrow`` may change the number of rows, so a row's message key isn't known after it.
+    stage key. ``map_arrow`` can change the number of rows, so the message keys of its results aren't known.
     """
     if sink.kind != "write" or "key" in sink.args:
         return

@@ -219,12 +219,12 @@ def timed(graph: Graph) -> set[int]:
 
 
 def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
-    """The ids of those boundaries at the end of the stage that refuse rows without event time.
+    """The ids of those boundaries that end the stage and refuse rows without event time.
 
     Spark silently leaves rows without event time out of event-time windows and out of joins. So a boundary refuses
     these rows if both conditions hold:
 
-    - The stage may make rows without event time: the boundary comes after a ``transform`` of the stage, or after an
+    - The stage can make rows without event time: the boundary comes after a ``transform`` of the stage, or after an
       operator with a function that processes rows.
     - All rows behind the boundary go to an event-time window or to a ``join``. On the way, they don't pass through a
       ``where``, a ``transform`` or a function, any of which could remove the rows or give them an event time.
@@ -238,7 +238,7 @@ def untimed_refused(graph: Graph, stage: Stage) -> set[int]:
 
 
 def _may_mend(node: Node) -> bool:
-    """Whether an operator may remove rows without event time, or give them one."""
+    """Whether an operator could remove rows without event time, or give them an event time."""
     return rule(node).function or node.kind in ("transform", "where")
 
 

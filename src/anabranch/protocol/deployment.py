@@ -16,7 +16,7 @@ __all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "Runni
 
 class Program(Document, frozen=True, kw_only=True):
     """The code, the settings and the schemas that a container outside the coordinator's process needs to run a
-    deployment, and the cores that it must have.
+    deployment, and how many Spark tasks the container must be able to run at once.
     """
 
     artifact: str
@@ -78,7 +78,7 @@ class RunningDeployment(Document, frozen=True, kw_only=True):
 
 
 class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Replace the running version of a job by another version, without a drain."""
+    """Replace the running version of a job with another version, without a drain."""
 
     start: StartRequest
     drop_state: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class DeployRequest(ChangeRequest, frozen=True, kw_only=True):
 
 
 class RollbackRequest(ChangeRequest, frozen=True, kw_only=True):
-    """Replace the running version of a job by the previous version."""
+    """Replace the running version of a job with the previous version."""
 
     drop_state: tuple[str, ...] = ()
 

@@ -15,9 +15,9 @@ NEVER = 2**63 - 1
 
 
 def floors(lane: Lane) -> dict[SSP, tuple[int, ...]]:
-    """For each partition that the lane reads, as a whole SSP, a tuple with an offset for each bucket. From this offset
-    on, the bucket's records belong to the lane. If the offset is NEVER, none of the bucket's records do. Broadcast
-    partitions are left out.
+    """Maps the whole SSP of each partition that the lane reads to a tuple with an offset for each bucket. From this
+    offset on, the bucket's records belong to the lane. If the offset is NEVER, none of the bucket's records do.
+    Broadcast partitions are left out.
 
     The tuple is in the order of the buckets. Its length is the factor to which the buckets belong, which can be above
     the lane's factor.

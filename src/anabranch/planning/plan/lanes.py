@@ -141,7 +141,7 @@ def with_dead_letters(
 
 
 def _rejects(group: Group, node: Node) -> bool:
-    """Whether there may be rows that an operator can't process. Sources don't count: see ``reports`` in
+    """Whether there can be rows that an operator can't process. Sources don't count: see ``reports`` in
     :func:`with_dead_letters`."""
     return node not in group.sources and (rule(node).stateful or rule(node).function or node.kind == "partition_by")
 

@@ -68,7 +68,7 @@ class Plan(Document, frozen=True, kw_only=True):
 
     Attributes:
         reads_per_ssp: for each whole SSP, in text form, how many lanes read it.
-        warnings: messages about behavior that the user may not expect.
+        warnings: messages about behavior that might surprise the user.
         traffic: the traffic between racks; None if racks aren't known.
     """
 

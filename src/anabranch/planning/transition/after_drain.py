@@ -36,9 +36,9 @@ def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
     have been read. (After a reset, the records in intermediate streams count as read.)
 
     Args:
-        lanes: all lanes that the job ever had. For a partition that the last deployment didn't read, the newest earlier
-            deployment that read the partition counts. If lanes of that deployment ended at different positions, the
-            start offset is the lowest position. A lane doesn't count if a successor continued to read the partition.
+        lanes: all lanes that the job ever had. For a partition that the last deployment didn't read, only the lanes of
+            the newest earlier deployment that read it are considered. If they ended at different positions, the start
+            offset is the lowest position. A lane is ignored if a successor continued to read the partition.
         graph: the graph of the next deployment. Its intermediate streams are read from their ends.
 
     Raises:

@@ -182,8 +182,8 @@ def _work(lane: Lane) -> frozenset[SSP | tuple[SSP, int]]:
 
 
 def _continues(lane: Lane, before: Lane | None) -> bool:
-    """Whether a lane continues the work of its predecessor ``before``. (A lane that is ``afresh`` continues this work
-    only if both lanes belong to the same stateful operator. This happens only if ``before`` never began.)"""
+    """Whether a lane continues the work of its predecessor ``before``. (A lane that is ``afresh`` does so only if both
+    lanes belong to the same stateful operator, which is possible only if ``before`` never began.)"""
     if not lane.afresh:
         return True
     return before is not None and lane.stateful and before.stateful and before.group == lane.group
@@ -245,8 +245,9 @@ def _lanes(
 
 
 def _check_broadcast(share: _Share, tasks_of: Mapping[SSP, set[int]], new: Collection[SSP]) -> None:
-    """Raise ConflictError if the lane would continue to read a broadcast stream, but other tasks than the lane's have
-    read this stream. (It isn't defined from which offset the lane would continue.)
+    """Raise ConflictError if one of the lane's tasks hasn't read a broadcast stream that the lane would continue to
+    read, or if a stream was broadcast before and isn't now, or the other way around. (It isn't defined from which
+    offset the lane would continue.)
 
     Args:
         tasks_of: the numbers of the tasks that have read each broadcast partition.

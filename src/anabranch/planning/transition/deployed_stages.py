@@ -44,7 +44,8 @@ def continued(
 
     If a known stage reads the same streams, the new stage gets the known stage's tasks. If several known stages read
     the same streams, the first choice is a stage that has the state of the new stage's operators. The second choice is
-    a stage of a deployment to which the job returns. (No lane has read the partitions that only other deployments had.)
+    a stage of the deployment to which the job returns. (No lane of a later deployment has begun, so no lane has read
+    partitions that only later deployments had.)
 
     If a new stage keeps state, but none of it is from the known stage, the new stage gets the tasks that it was planned
     with, because these tasks keep the records of a key together.

@@ -123,7 +123,7 @@ def at_least(it: Instance, tasks: Whole, copies: int, active: Whole | None = Non
 
 
 def movable(it: Instance, tasks: Whole, copies: int) -> int:
-    """How many existing standbys of these tasks could stay in their containers if each task has ``copies`` standbys,
+    """How many existing standbys of these tasks could stay in their containers if each task had ``copies`` standbys,
     without regard to spread, traffic or balance. For each task, at most ``copies`` are counted."""
     return sum(min(len(it.standby_on(it.tasks[task])), copies) for task in tasks.tolist() if it.tasks[task].standby_on)
 
@@ -132,7 +132,7 @@ def _warm(it: Instance, tasks: Whole, taken: Whole, copies: int) -> tuple[Whole,
     """The existing standbys, in the form of :attr:`Question.warm`. A standby is left out if its container is among the
     containers that ``taken`` lists for the standby's task. The first ``copies`` standbys in a task's ``standby_on``
     have a higher value than the task's other standbys. If the result of :func:`place` becomes part of the next problem,
-    ``standby_on`` begins with the standbys for which spread comes first. As a result, no standby moves.
+    ``standby_on`` begins with the standbys that were placed with spread as the first criterion, so no standby moves.
     """
     pairs = [
         (row, container, len(tasks) * copies + 1 + (place < copies))
