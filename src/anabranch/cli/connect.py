@@ -1,6 +1,6 @@
 """Finds the coordinator that serves a job. If a coordinator is configured, it is used. Otherwise, if several
-machines can reach the store, the coordinator that leads is used. For any other store, a process on this machine is
-used. If there is no coordinator at all, questions are answered from the store.
+machines can reach the store, the coordinator that leads is used. For any other store, the process on this machine
+that serves the job is used. If there is no coordinator at all, questions are answered from the store.
 """
 
 from __future__ import annotations

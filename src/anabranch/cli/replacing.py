@@ -37,8 +37,8 @@ _ENDS_WITHIN = 5.0
 """The value used instead of ``_SEEN_WITHIN`` if this process was told to end. The Java process may have got the same
 signal. If so, the Java process stops Spark before it ends, and therefore takes longer to end."""
 TOLD_WITHIN = 0.1
-"""How long, in seconds, to wait after the Java process has ended. In this time, the handler of a signal that may have
-reached both processes can run.
+"""How long, in seconds, to wait after the Java process has ended. A signal may have ended the Java process and have
+reached this process, too. In this case, the signal's handler can run during the wait.
 """
 
 

@@ -52,8 +52,8 @@ def floors(lane: Lane, whole: SSP, number: int) -> tuple[int, ...]:
 def begin(lane: Lane, whole: SSP, former: Iterable[Lane]) -> Position:
     """The position at which a lane begins to read a broadcast partition. If parts of the lane's tasks have already
     processed records beyond the position's offset, the position contains the offsets of these parts, too. ``former``
-    contains the closed lanes that had the tasks. For each task, only the lanes of the latest deployment count. A lane
-    that never began, and for which the partition was new, has never read the partition, and doesn't count.
+    contains the closed lanes that had the tasks. For each task, only the lanes of the latest deployment that had the
+    task are considered. A lane for which the partition was new, and that never began, is ignored.
 
     Raises:
         StateError: the former lanes didn't have all of the tasks.

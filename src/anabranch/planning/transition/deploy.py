@@ -56,9 +56,9 @@ def deployed(
       lane ended.
 
     A new lane that takes over no state can have a partition that its former lanes haven't read. If one of these former
-    lanes has read another partition of the same stream, the partition was added to the stream later, and is read from
-    its beginning. If none of them has read the stream, the partition is read from the start offset that its ``read``
-    declares. A partition of an intermediate stream is read from its beginning in both cases.
+    lanes has read another partition of the same stream, the unread partition was added to the stream later, and is read
+    from its beginning. If none of them has read the stream, the unread partition is read from the start offset that the
+    stream's ``read`` declares. A partition of an intermediate stream is read from its beginning in both cases.
 
     Args:
         after: the next version. It may have been planned when the streams had fewer partitions, or when fewer streams
