@@ -33,7 +33,7 @@ from anabranch.systems.folders import can_be_written
 from anabranch.systems.systems import Systems
 
 MAVEN_ENDS_WITHIN = 300.0
-"""How many seconds Maven may take to answer. Maven can hang, for example, if a proxy doesn't answer."""
+"""How many seconds to wait for Maven's answer. Maven can hang, for example, if a proxy doesn't answer."""
 _UNCHECKED = " (not checked: mvn is missing, or doesn't answer)"
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 
