@@ -21,8 +21,8 @@ class AutoscaleSettings(Section):
         target_lag_seconds: the second target: a backlog is worked off within this time.
         cooldown: how long the factor stays the same after a change. The factor can be raised earlier in two cases: if
             working off a backlog would take longer than ``target_lag_seconds``, or if the deployment is in its first
-            generation. After a change was undone, the factor stays the same for ten times ``cooldown``, even in these
-            cases.
+            generation. After a change has been undone, the factor stays the same for ten times ``cooldown``, even in
+            these cases.
     """
 
     min: int = 1

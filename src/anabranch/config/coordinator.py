@@ -84,8 +84,8 @@ class CoordinatorSettings(Section):
     """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """How many versions of each job keep their code in the store. Code that only older versions use is deleted, but
-    never that of the present version or the one before it.
+    """The number of each job's latest versions whose code the store keeps. Code that only older versions use is
+    deleted, unless the present version or the version before it uses the code.
     """
 
     launcher: Literal["external", "local"] = "external"

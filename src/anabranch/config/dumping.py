@@ -65,8 +65,8 @@ def dumped(settings: Settings) -> dict[str, Any]:
 
 
 def _free(settings: Settings) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the name of a section, and those of its settings that the table or the system defines: for each output to
-    a table, and for each of the systems that anabranch doesn't ship.
+    """For each output to a table, and for each system that anabranch doesn't ship, yields the name of the section, and
+    those of its settings that the table or the system defines.
     """
     yield from ((f"outputs.{name}", output.options) for name, output in settings.outputs.items())
     yield from ((f"systems.{name}", section.options) for name, section in settings.systems.others.items())

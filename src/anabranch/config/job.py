@@ -55,8 +55,8 @@ class JobSettings(Section):
     """The maximum number of records of each input in a batch."""
 
     target_batch_seconds: float = Field(default=4.0, ge=0, le=3600, allow_inf_nan=False)
-    """The target for the duration of a batch. If batches take longer, they get fewer records. 0 means that there is no
-    target.
+    """The target for the duration of a batch. If batches take longer, later batches get fewer records. 0 means that
+    there is no target.
     """
 
     state_partitions: int = Field(default=4, ge=1, le=1024)

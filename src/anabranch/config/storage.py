@@ -20,8 +20,8 @@ class StorageSettings(Section):
 def local_folder(uri: str) -> Path | None:
     """The local path for a path or a URI, such as a storage root; None for a URI with a scheme other than ``file``.
 
-    As in Hadoop's ``Path``, ``#``, ``?`` and ``%`` have no special meaning, neither in a path nor in a URI: for
-    example, ``%20`` stays as it is.
+    As in Hadoop's ``Path``, ``#``, ``?`` and ``%`` have no special meaning in a path or a URI: for example,
+    ``%20`` stays as it is.
     """
     scheme, colon, rest = uri.partition(":")
     if not colon or "/" in scheme:

@@ -21,7 +21,7 @@ _SECRET = re.compile(
     r"password|passphrase|secret|jaas|key\.pem|keystore\.key|private\.key(?!\.file)|(?<!oauthbearer\.)token",
     re.IGNORECASE,
 )
-"""Matches the names of settings of Kafka's clients that contain secrets. (The value of
+"""Matches the names of those settings of Kafka's clients that contain secrets. (The value of
 ``sasl.oauthbearer.token.endpoint.url`` isn't a secret, but an address.)
 """
 ONLY_SOME = ("delivery", "on_data_loss", "topic")

@@ -305,7 +305,7 @@ class LaneReport(Document, frozen=True, kw_only=True):
     error: str | None = None
     """Why the lane failed."""
     fenced: bool = False
-    """Whether the lane failed because it was fenced, for example because another process runs it."""
+    """Whether the lane failed because it was fenced, for example because another process is running it."""
     warnings: tuple[str, ...] = ()
     """Problems that a user should look at, although the lane keeps running."""
 

@@ -164,12 +164,12 @@ class FactorForecast(Document, frozen=True, kw_only=True):
 
     factor: int
     lane: str
-    """The lane that would limit the job at this factor. If more records wait than usual, this is the lane that would
-    take longest to catch up; otherwise, it is the busiest lane.
+    """The lane that would limit the job at this factor. If more records are waiting than usual, this is the lane that
+    would take longest to catch up; otherwise, it is the busiest lane.
     """
     utilisation: float
     """The share of its time that the busiest lane would spend on arriving records; above 1 if the lane couldn't keep up
-    with them. If no more records wait than usual, only the time spent in functions counts.
+    with them. Unless more records are waiting than usual, only the time spent in functions counts.
     """
     catch_up: float | None
     """The seconds until all backlogs would be worked off, including the pause for the factor change; None if a backlog
@@ -183,7 +183,7 @@ class AutoscaleLimits(Document, frozen=True, kw_only=True):
     min: int
     max: int
     target_busy: float
-    """The maximum share of the time that functions should spend on any one bucket."""
+    """The largest share of the time for which functions should work on any one bucket."""
     target_lag_seconds: float
     cooldown_seconds: float
 

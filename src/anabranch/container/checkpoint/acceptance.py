@@ -43,7 +43,7 @@ class Acceptance:
         folder: the lane's folder; None if the lane has no folder yet.
         former: the folders of the lane's predecessors that have read the stream, if the folders still exist.
         id: the stream's id.
-        anew: whether the stream that the lane has read was deleted, and this is another one with the same name.
+        anew: whether the stream that the lane has read was deleted, and ``stream`` is another one of the same name.
         at: the lane's position in each partition of the stream.
         to: for each of these partitions, the offset at which the lane would continue instead.
         limits: for each partition, the highest offset at which the lane may start to read any of the partition's keys.

@@ -148,8 +148,8 @@ def _becomes(folder: Folder, copy: Folder) -> dict[str, File] | None:
 
 
 def _fill(folder: Folder, copy: Folder, names: Sequence[str], moved: Mapping[str, File] | None) -> int:
-    """Copy the files that the copy lacks, and return their number. If a standby has become the copy, ``moved`` has the
-    files of this standby. Otherwise, ``moved`` is None."""
+    """Copy the files that the copy lacks, and return their number. If a standby has become the copy, ``moved`` contains
+    the files of this standby. Otherwise, ``moved`` is None."""
     try:
         if moved is not None:
             crash_points.reach(crash_points.ADOPTED, folder.tree.path.getParent().getName(), folder.committed())

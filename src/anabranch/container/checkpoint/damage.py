@@ -84,9 +84,9 @@ def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
 
 
 def _forget_backward(folder: Folder, lane: Lane) -> None:
-    """Forget the pending batch if it ends before it begins in a partition; see :mod:`lost_ends`. Spark could never run
-    the batch, not even after the partition has grown or was restored. Whether the lane can continue without the batch
-    is for :meth:`Inputs.check <anabranch.container.inputs.Inputs.check>` to decide."""
+    """Forget the pending batch if its end offset in any partition is below its start; see :mod:`lost_ends`. Spark could
+    never run the batch, not even after the partition has grown or has been restored. Whether the lane can continue
+    without the batch is for :meth:`Inputs.check <anabranch.container.inputs.Inputs.check>` to decide."""
     lost = lost_ends.of_batch(folder.batch(folder.planned()), lane, folder.starting())
     if lost is not None:
         log.warning("a batch that can't be run is forgotten", lane=lane.id, error=lost.what)

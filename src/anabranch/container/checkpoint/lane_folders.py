@@ -54,7 +54,7 @@ class LaneFolders:
             unless: returns whether to stop waiting for a process that has the folder.
             checked: whether this process has taken over the outputs of a new lane, and found no batch of the lane in
                 them.
-            ahead: whether the lane's query was already started in the folder. If so, the folder isn't emptied or
+            ahead: whether the lane's query has already been started in the folder. If so, the folder isn't emptied or
                 repaired.
 
         Raises:

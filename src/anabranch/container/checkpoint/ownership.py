@@ -291,8 +291,8 @@ class Ownership:
         return f"{number}{_RELEASED}" in self._files.names(_claims(folder))
 
     def _await_end(self, folder: str, number: int, claim: Claim | None, unless: Callable[[], bool]) -> str | None:
-        """Wait until it is known that the owner, whose claim has this number, has released the folder, has ended, or
-        has been silent for too long. In the last case, the owner's last sign of life is returned, otherwise None.
+        """Wait until it is known that the owner has released the folder, has ended, or has been silent for too long. In
+        the last case, returns the owner's last sign of life, otherwise None. ``number`` is that of the owner's claim.
         Raises FencedError or ConflictError like :meth:`take`.
         """
         said, since = self._sign(claim), self._clock()

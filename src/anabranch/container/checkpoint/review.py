@@ -255,7 +255,7 @@ def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:
 
 def _outputs(found: LaneFiles, systems: Systems, *, tables: bool) -> Iterator[Finding]:
     """The findings about output streams and tables. There is a finding for each output that contains less than the
-    lane, according to its folder, has written to it, and for each output that can't be looked up."""
+    lane has written to it, as recorded in the lane's folder, and for each output that can't be looked up."""
     try:
         noted: Mapping[str, Mapping[str, Any]] = found.document("outputs.json")
     except ValueError:

@@ -42,8 +42,8 @@ Begin = Callable[[int], None]
 function gets all rows in one call, the index is 0.
 
 After the last call to the user's function, ``Begin`` is called once more, with the number of rows, unless a rejection
-fails the lane. From then on, no time limit applies, because later steps, such as converting the results, don't work on
-a row.
+fails the lane. After this last call, no time limit applies, because later steps, such as converting the results, don't
+concern a single row.
 """
 
 BATCH = -1

@@ -66,8 +66,8 @@ class _Client:
 
 
 class Listener:
-    """Receives the reports of Spark tasks until it is closed, in a thread of its own. A connection that sends invalid
-    input is closed.
+    """Receives the reports of Spark tasks, in a thread of its own, until :meth:`close` is called. A connection that
+    sends invalid input is closed.
 
     Args:
         host: the address to which workers connect.
@@ -202,7 +202,7 @@ class Listener:
             self._end(connection, client)
 
     def _end(self, connection: Any, client: _Client | None) -> None:
-        """Close a connection. From then on, :meth:`oldest` ignores the message that its worker was working on."""
+        """Close a connection. From then on, :meth:`oldest` ignores the message that the worker was working on."""
         if client is None:
             return
         self._connected -= 1

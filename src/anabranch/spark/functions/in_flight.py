@@ -115,8 +115,8 @@ def number(origin: pa.Array, field: str, index: int) -> int:
 
 def _offset(origin: pa.Array, index: int) -> int:
     """The offset of the record from which a row comes. A row that can't be traced to a single record has a negative
-    offset. For such a row, the result is the offset of some record of the same partition, which is computed from the
-    negative offset.
+    offset. For such a row, the result is computed from the negative offset, and is the offset of some record of the
+    same partition.
     """
     offset = number(origin, "offset", min(index, len(origin) - 1))
     return offset if offset >= 0 else -1 - offset

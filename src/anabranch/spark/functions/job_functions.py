@@ -121,8 +121,8 @@ def _place(node: Node) -> tuple[str, str, str]:
 
 
 def culprit(value: Any) -> str:
-    """Finds a part of ``value`` (a function or a processor) that can't be pickled. Returns a description of where this
-    part is (in functions, with line numbers), and of its type. Empty if no such part is found.
+    """Finds a part of ``value`` (a function or a processor) that can't be pickled. Returns a description that gives the
+    part's place, with the line numbers of functions, and its type. Empty if no such part is found.
     """
     trail = _trail(value, ())
     if trail is None:

@@ -1,8 +1,8 @@
 """Reads, lists, writes and renames checkpoint files that aren't on a local disk. A file can be created exclusively if
 the file system supports this, and readers never see an incomplete file.
 
-This module's Java class is ``CheckpointFiles.java``. Through this class, Spark, too, accesses checkpoint files that
-aren't on a local disk.
+This module's Java class is ``CheckpointFiles.java``. Spark, too, uses this class to access checkpoint files that aren't
+on a local disk.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class FarFiles:
         return None if text is None else str(text)
 
     def check_lease(self, path: Any) -> None:
-        """Raises Java's error if this process's lease of the folder that contains a file is over; see :func:`lease`."""
+        """Raises Java's error if this process's lease of the file's folder has ended; see :func:`lease`."""
         self._class.checkLease(path)
 
     def delete(self, path: Any) -> None:

@@ -1,7 +1,7 @@
 """Checks whether Spark's error texts have the form that anabranch expects when it searches for a failure's cause.
 
-:mod:`anabranch.container.root_cause` has the patterns for the search, and :mod:`anabranch.container.error_text` has the
-kinds of errors.
+:mod:`anabranch.container.root_cause` defines the patterns for the search, and :mod:`anabranch.container.error_text`
+defines the kinds of errors.
 """
 
 from __future__ import annotations

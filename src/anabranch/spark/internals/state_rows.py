@@ -1,4 +1,4 @@
-"""Reads the rows of state in a checkpoint, in the same form as Spark reads them when it rewrites state.
+"""Reads the rows of state in a checkpoint, in the form in which Spark reads them when it rewrites state.
 
 Spark's reader of state is public, but its option to return the rows of all column families of a state store isn't.
 """
