@@ -73,8 +73,8 @@ class JobSettings(Section):
     """
 
     attempts: int = Field(default=3, ge=1, le=1000)
-    """How many attempts in a row a lane gets for the same batch, including the first attempt. Attempts while the lane
-    waits for a disk, a broker or another system don't count."""
+    """How many attempts in a row a lane gets for the same batch, including the first attempt. Attempts made while the
+    lane waits for a disk, a broker or another system don't count."""
 
     max_wait: str = "forever"
     """How long a lane waits for a disk, a broker or another system before the lane counts as failed. ``forever``: the

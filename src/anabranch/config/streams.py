@@ -13,7 +13,7 @@ from anabranch.config.section import Section
 __all__ = ["OF_FORMATS", "StreamSettings"]
 
 OF_FORMATS = {"schema_file": ("avro", "protobuf", "confluent"), "message": ("protobuf",), "subject": ("confluent",)}
-"""For each setting that only streams in certain formats can have, these formats."""
+"""The settings that only streams in certain formats can have, each with its formats."""
 
 
 class StreamSettings(Section):

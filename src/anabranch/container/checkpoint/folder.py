@@ -90,7 +90,7 @@ class Folder:
         return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def planned_entry(self, batch: int) -> Entry:
-        """The plan of a batch, just after Spark has written or read this plan."""
+        """The plan of a batch. Call this only just after Spark has written or read the plan."""
         return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
 
     def positions(self) -> dict[str, dict[int, int]]:

@@ -89,9 +89,9 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Record a lane's failure in this process. If ``error`` shows that a Python worker has died, the lane isolates user
-    code, even in the first attempts of Spark tasks, until a batch has been published. (If Spark is configured not to
-    retry Spark tasks, there are no other attempts.)
+    """Remember a lane's failure if ``error`` shows that a Python worker has died. The lane then isolates user code, even
+    in the first attempts of Spark tasks, until a batch has been published. (If Spark is configured not to retry Spark
+    tasks, there are no other attempts.)
     """
     if _DIED in str(error):
         isolated_lanes.add(lane)
