@@ -32,7 +32,7 @@ class Kind(enum.Enum):
     CHECKSUM = "a checksum without its file"
     UNPLANNED = "a file, although no batch was planned"
     UNCOMMITTED = "a file of a batch that was not committed"
-    """The batch is run again. Unless the file is removed, Spark might keep it although the batch now has other results."""
+    """The batch is run again. If the file isn't removed, Spark might keep it, although the batch has other results."""
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:

@@ -89,8 +89,8 @@ isolated_lanes: set[str] = set()
 
 
 def note(lane: str, error: BaseException) -> None:
-    """Remember a lane's failure if ``error`` shows that a Python worker has died. The lane then isolates user code, even
-    in the first attempts of Spark tasks, until a batch has been published. (If Spark is configured not to retry Spark
+    """Note a lane's failure if ``error`` shows that a Python worker has died. The lane then isolates user code, even in
+    the first attempts of Spark tasks, until a batch has been published. (If Spark is configured not to retry Spark
     tasks, there are no other attempts.)
     """
     if _DIED in str(error):
