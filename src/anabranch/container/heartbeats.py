@@ -152,7 +152,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Departure:
-    """A container's notice that it gives up its seat. ``returns`` says whether a new process will ask for a seat
+    """A container's notice that it is giving up its seat. ``returns`` says whether a new process will ask for a seat
     after this container has left."""
 
     returns: bool

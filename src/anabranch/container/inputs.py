@@ -36,7 +36,7 @@ class Inputs:
         return {stream: self._systems.named(name).id(stream) for name, stream in self.streams}
 
     def ends(self) -> dict[SSP, int]:
-        """The current end offset of each input; -1 for a partition that doesn't exist."""
+        """The current end offset of each input partition; -1 if the partition doesn't exist."""
         told = {(name, stream): self._systems.named(name).ends(stream) for name, stream in self.streams}
         return {ssp: told[ssp.system, ssp.stream].get(ssp.partition, -1) for ssp in self.ssps}
 
@@ -110,8 +110,8 @@ class Inputs:
 
     def check(self, folder: Folder) -> None:
         """Check that the lane's streams are still the ones that it has read so far. Also check that no partition ends
-        before the lane's position, or did so when the pending batch was planned. Finally, check that all records that
-        the lane has yet to read still exist.
+        before the lane's position, and that none did when the pending batch was planned. Finally, check that all
+        records that the lane has yet to read still exist.
 
         Args:
             folder: the lane's folder, which has the ids of the streams, and the lane's positions.

@@ -268,7 +268,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
     Args:
         first: the lane's first batch. The batch before ``first`` belonged to another lane. The lane can continue after
             that batch, but can't run that batch again.
-        published: the last batch that is in an exactly-once output or a table, at least in part, -1 if none.
+        published: the last batch that is in an exactly-once output or a table, at least in part; -1 if none.
     """
     last = max(checkpoint.planned, checkpoint.committed)
     for batch in range(last, max(first - 2, last - _FARTHEST, -1), -1):
