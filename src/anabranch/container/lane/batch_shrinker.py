@@ -31,7 +31,7 @@ class BatchShrinker:
 
     def goes_on_smaller(self, error: Exception) -> bool:
         """True if ``error`` says that a batch took too long, and if this batch can be run again with fewer rows. If the
-        result is True, nothing works on the batch any more, and the next :meth:`shrink` plans the batch again."""
+        result is True, all work on the batch has ended, and the next :meth:`shrink` plans the batch again."""
         query, started = self._attempt.query, self._attempt.started
         if not too_long_batches.is_too_long(error) or query is None or started is None or not self._can_shrink():
             return False
@@ -91,7 +91,7 @@ class BatchShrinker:
             log.warning("the batch is made smaller", lane=attempt.lane.id, batch=folder.planned(), rows=most, had=had)
 
     def _end(self, query: LaneQuery, started: StreamingQuery) -> None:
-        """Stop a query, and end what works on its batch. Otherwise, a Python worker could commit its part of the larger
+        """Stop a query, and end all work on its batch. Otherwise, a Python worker could commit its part of the larger
         batch once the slots are open again for the smaller one."""
         started.stop()
         query.workers.cancel(str(started.runId))

@@ -38,8 +38,8 @@ longer because an overdue batch usually ends soon. The usual reason for the dela
 while the successors' queries start.
 """
 BRIEF = 1.0
-"""A batch that takes fewer seconds counts as brief. A brief batch hardly delays a change, and the successors'
-queries can start while it runs."""
+"""A batch that takes fewer seconds than this counts as brief. A brief batch hardly delays a change, and the
+successors' queries can start while it runs."""
 _LOOK = 0.02
 _writers: dict[str, threading.Event] = {}
 """For each folder, a ``threading.Event`` of the newest query that this process has run in the folder. The event is set

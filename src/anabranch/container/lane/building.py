@@ -68,8 +68,8 @@ class QueryBuilder:
         return preanalysis.foreseen(query)
 
     def prestarted(self, lane: Lane, starting: Offsets, foreseen: PreanalyzedQuery | None) -> PrestartedQuery | None:
-        """Start the query of a lane that will start soon. Returns None if ``foreseen`` is None, or if it
-        doesn't fit the lane's query. Such a query can't be prestarted.
+        """Start the query of a lane that will start soon. Returns None, without starting a query, if
+        ``foreseen`` is None or doesn't fit the lane's query.
 
         Args:
             starting: the start offsets that are known, by whole SSP. Other offsets are determined by :meth:`starting`.

@@ -63,7 +63,7 @@ class Drain:
         run: runs the planned batch.
         begin: runs a first batch, which reads nothing.
         end: runs the planned batch, after which no other batch begins.
-        tell: reports that the lane has read everything that it must read so far.
+        tell: reports that, for now, the lane has nothing more to read.
         pause: waits for at most the given number of seconds.
         now: returns the current time in Unix ms.
     """
@@ -110,7 +110,7 @@ class Drain:
         return Outcome(drained=False)
 
     def _is_over(self) -> bool:
-        """Whether the lane's last batch is already committed; a former process may have planned it."""
+        """Whether the lane's last batch, which a former process may have planned, is already committed."""
         last = self.folder.planned()
         return last >= 0 and self.folder.entry(last).drains
 
