@@ -44,8 +44,8 @@ class Retries:
 
 class Standstill:
     """Detects an SSP in which a lane makes no progress although there are records to read. An SSP counts as
-    stalled after a certain time without progress. Each detection doubles this time, up to 64 times ``after``, because
-    batches may simply take a long time.
+    stalled after a certain time without progress. Because batches may simply take a long time, each
+    detection doubles this time, to at most ``64 * after``.
 
     Args:
         after: how many seconds an SSP with records to read must keep the same position before it first counts as
