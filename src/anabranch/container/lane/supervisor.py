@@ -168,8 +168,8 @@ class LaneSupervisor:
         self._life.tell(Leave(unwanted=True, at_once=at_once))
 
     def leave(self) -> None:
-        """End the lane, like :meth:`stop` without ``at_once``, because the container is ending. If the lane has failed and
-        can be tried again, another container makes the next attempt."""
+        """End the lane, like :meth:`stop` without ``at_once``, because the container is ending. If the lane has failed
+        and can be tried again, another container makes the next attempt."""
         self._life.tell(Leave(unwanted=False))
 
     def join(self, timeout: float) -> bool:
