@@ -114,7 +114,7 @@ class Probe:
 
     @property
     def summary(self) -> str:
-        """The result in one sentence, without a full stop."""
+        """The result in one sentence, without the final period."""
         if self.works:
             return f"as in {SUPPORTED}"
         instead = self.surface.otherwise or f"not available: {self.surface.used_for}"

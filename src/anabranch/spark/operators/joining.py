@@ -15,8 +15,8 @@ from anabranch.spark.values import codec, meta_column
 __all__ = ["GRACE", "TASK", "followed", "joined"]
 
 TASK = "_task"
-"""The column that contains the number of a row's task while rows are joined or aggregated. A job can't have a column with
-this name. The name must not change, because the state that lanes have stored contains it.
+"""The column that contains the number of a row's task while rows are joined or aggregated. A job can't have a column
+with this name. The name must not change, because the state that lanes have stored contains it.
 """
 
 GRACE = 1

@@ -37,7 +37,7 @@ def has_times(kind: DataType) -> bool:
 
 
 def valid(kind: DataType) -> Column:
-    """Some value that Python can represent; null for a type other than that of a date or a time."""
+    """A date or time that Python can represent; null if the type isn't that of a date or a time."""
     if isinstance(kind, DateType):
         return F.lit(date(1970, 1, 1))
     if isinstance(kind, TimestampType | TimestampNTZType):

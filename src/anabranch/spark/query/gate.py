@@ -43,8 +43,8 @@ class Gate:
     """Decides whether parts of a query's batches may still become visible to others. The batches are written one after
     another. A gate that is shut stays shut. Thread-safe.
 
-    A batch is written by one of Spark's threads, which may continue for some time after the query was stopped. The
-    thread calls :meth:`passes` right before each step that others may see. If :meth:`passes` is called before
+    A batch is written by one of Spark's threads, which may continue for some time after the query is stopped. The
+    thread calls :meth:`passes` right before each step whose effect others can see. If :meth:`passes` is called before
     :meth:`shut`, :meth:`shut` knows of the step. If :meth:`shut` is called first and shuts the gate, the step never
     happens.
     """

@@ -29,7 +29,7 @@ class LaneTime:
         delays: the delay in ms of each SSP that determines the watermark; None for SSPs of intermediate streams.
         window: the windows of processing time, if the lane has any. Such a lane has no delays.
         inherited: returns the event time that the lane takes over from its predecessors or, after a drain, from drained
-            lanes. None if the lane has no predecessors and doesn't belong to a deployment after a drain.
+            lanes. None if the lane has no predecessors, and its deployment didn't begin after a drain.
     """
 
     lane: Lane

@@ -113,7 +113,7 @@ class LaneOutputs:
         return " and ".join([*told, *(f"is given to {name}" for name in called)])
 
     def take(self, new: bool) -> None:
-        """Take over the lane's exactly-once outputs. Former owners can't write to them any more. ``new`` is true if no
+        """Take over the lane's exactly-once outputs. Former owners can no longer write to them. ``new`` is true if no
         batch of the lane has been planned yet.
         """
         for publisher in self.publishers.values():
