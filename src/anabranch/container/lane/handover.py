@@ -192,7 +192,7 @@ class Prestarter:
         Args:
             wanted: returns the query that the lane needs, and its start offsets. The prestarted query fits if it can be
                 used in place of this query, and starts at these offsets. If ``wanted`` raises an error, the prestarted
-                query is abandoned, and the error propagates to the caller. Isn't called if there is no prestarted
+                query is abandoned, and the error propagates to the caller. Not called if there is no prestarted
                 query.
         """
         ahead = self.take(lane)

@@ -133,8 +133,8 @@ class LaneFrames:
 
     def ticking(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the lane's clock as an additional source without rows, so that Spark plans a batch even if
-        only the lane's event time has advanced. Unchanged if an operator with a watermark already reads the clock, or if
-        anabranch computes no watermark for the lane.
+        only the lane's event time has advanced. Unchanged if an operator with a watermark already reads the clock, or
+        if anabranch computes no watermark for the lane.
         """
         if not self.sources.delays or (self.plan.group.stateful is not None and is_timed(self.plan.group.stateful)):
             return frame
