@@ -95,7 +95,7 @@ class Cause:
     @property
     def told(self) -> str:
         """The exception in one line. If the exception has one of Spark's error conditions, the line contains the
-        condition and its sentence. Otherwise, the line contains the exception's class and message."""
+        condition and its explanation. Otherwise, the line contains the exception's class and message."""
         found = _CONDITION.search(_OF_QUERY.sub("", self.message))
         if found is not None:
             return _STATE.sub("", f"[{found[1]}] {_first(found[2])}").split(" SQLSTATE")[0].strip()
@@ -201,8 +201,8 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """Yields the causes in each printed chain of exceptions, ordered from the outermost to the deepest. (Python prints
-    the deepest first, Java last.) A list can be empty."""
+    """Yields a list of causes for each printed chain of exceptions, ordered from the outermost to the deepest. (Python
+    prints the deepest first, Java last.) A yielded list can be empty."""
     group: list[Cause] = []
     frames: list[Frame] | None = None
     chained = False

@@ -51,7 +51,7 @@ class TimeSpent:
         driver is computing, the current phase is the phase that took most of the last ``_RECENT`` seconds. Otherwise,
         the current phase is the driver's step.
 
-        The time that the driver spends in publishing and committing counts for these two phases. The time before these
+        The time that the driver spends publishing and committing counts toward these two phases. The time before these
         steps is divided among the other phases according to the reports of Spark tasks. If a Spark task gets rows that
         were brought together by key, the task's time in Java counts as state. The time that any other task spends in
         Java counts as reading. Time in which no Spark task runs also counts as reading.

@@ -54,7 +54,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_WAIT = 30.0
-"""How many seconds :meth:`Coordinator.events` waits at most."""
+"""The maximum number of seconds that :meth:`Coordinator.events` waits."""
 _LAST_ID = 2**62
 _LOOK_AGAIN = 1.0
 _LOST_SHOWN = 5

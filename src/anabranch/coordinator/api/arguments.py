@@ -21,10 +21,10 @@ _SHORT = 40
 async def arguments_of(operation: Operation[..., Any], request: Request) -> list[Any]:
     """The arguments that a request gives for an operation, in the order of the operation's signature.
 
-    An operation that changes something never ignores what a client asks for: the operation refuses a body that it
-    doesn't take, and refuses any query parameter that it doesn't know. Unknown fields of a document are accepted,
-    except ``dry``. A container may be newer than its coordinator. So to extend an operation that containers use, add
-    fields to the operation's documents, but add no query parameters.
+    An operation that changes something never ignores what a client asks for: an operation without a body refuses
+    any body, and each operation refuses query parameters that it doesn't know. A container can be newer than its
+    coordinator, so unknown fields of a document are accepted, except ``dry``. To extend an operation that containers
+    use, therefore add fields to the operation's documents, not query parameters.
 
     Raises:
         UsageError: a parameter is missing or has a wrong value, or the operation refuses what the request contains.

@@ -92,7 +92,7 @@ class AuditTrail(Protocol):
 
 
 class _Worker:
-    """A thread that passes requests to ``use``, one after the other. At most 1,000 requests wait."""
+    """A thread that passes requests to ``use``, one after the other. At most 1,000 requests can wait."""
 
     def __init__(self, use: Callable[[AuditedRequest], None], name: str) -> None:
         self._use = use

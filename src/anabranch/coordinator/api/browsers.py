@@ -94,7 +94,7 @@ def foreign(
 
 def _is_own(origin: str, host: tuple[str, str, int | None], scheme: str, names: Names) -> bool:
     """Whether an origin is the ``Host`` of the request, or one of the ``origins`` in ``names``. The origin may be
-    ``https`` although the coordinator speaks ``http``, because a proxy may handle TLS.
+    ``https`` even if the coordinator speaks ``http``, because a proxy can handle TLS.
     """
     page = _split(origin)
     if page is None or page[0] not in _PORTS:

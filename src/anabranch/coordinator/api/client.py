@@ -282,7 +282,7 @@ class _Bearer(httpx.Auth):
 
 
 class _Kept(enum.IntEnum):
-    """How important an error is while other coordinators are asked. An error with a higher value replaces the error
+    """Which error to keep while several coordinators are asked in turn. An error with a higher value replaces the error
     that was kept before."""
 
     NO = 0  # nobody has answered

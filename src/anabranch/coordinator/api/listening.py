@@ -109,8 +109,8 @@ def keep_prompt() -> None:
 
     A thread that plans a change can compute for up to a second, and each step of a heartbeat must wait until this
     thread lets others run. So threads take turns more often than by default. The garbage collector stops all threads,
-    so it runs seldom, and ignores all objects that exist now. (Long polls need many objects, none of which are
-    garbage.)
+    so it is set to run less often, and to ignore all objects that exist now. (Long polls need many objects, none of
+    which are garbage.)
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.collect()

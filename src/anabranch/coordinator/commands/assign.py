@@ -30,7 +30,7 @@ def run(context: Context, job: str, request: AssignRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, or doesn't allow this change while it
+        ConflictError: the job isn't running, is being changed, has a failed lane, or doesn't allow this change while it
             runs; or as for :func:`off_lock.change`.
         AnabranchError: a system doesn't answer, and the job's settings place tasks by racks.
     """

@@ -24,7 +24,7 @@ _SIZE_EVERY = 1.0
 _LOCATED_FOR = 30.0
 """For how many seconds the racks of replicas count as known after they were looked up."""
 _LOCATE_AGAIN = 60.0
-"""The autosizer requests a check of the inputs at most once in this many seconds, because a check can take long."""
+"""The autosizer requests a check of the inputs at most once in this many seconds, because checks can be slow."""
 _ADVISED_AFTER = 30.0
 """How many seconds advice must have been valid before an event reports it."""
 
@@ -34,11 +34,11 @@ def autoscale(context: Context, job: str) -> None:
     coordinator doesn't serve the job, if the job isn't scaled automatically, or if this function was called for the job
     within the last second.
 
-    If the factor is refused, an event reports this, and nothing more is tried in the same generation. If for some
-    time no factor would help enough, an event gives advice, once per generation.
+    If the factor is refused, an event reports this, and nothing more is tried in the same generation. If the
+    autosizer has found for some time that no factor would help enough, an event gives advice, once per generation.
 
     If tasks are placed by racks, a factor is tried only after the check of the inputs has looked up the racks of
-    replicas. This function can't look up the racks itself, because systems may take long to answer. The thread that
+    replicas. This function can't look up the racks itself, because systems can be slow to answer. The thread that
     calls this function also renews the coordinator's lease, and so must not wait.
     """
     registry = context.registry

@@ -27,14 +27,14 @@ __all__ = ["already", "apply", "change", "check", "plan", "present", "run"]
 
 
 def run(context: Context, job: str, request: DeployRequest) -> DeployResult:
-    """Replace the job's version with the version in ``request``. A job that doesn't run is started.
+    """Replace the job's version with the version in ``request``. A job that isn't running is started.
 
     Raises:
         NotFoundError: there is no such job.
         ConflictError: the job can't be replaced by this version now. The message names the reason:
 
             - The job is being started, changed, drained or stopped.
-            - The job runs and has a failed lane.
+            - The job is running and has a failed lane.
             - The job was drained or reset, or was stopped while it drained.
             - The job ends on its own when it has caught up, or it runs in one process with its coordinator.
             - The version can't continue from the current state.
@@ -69,7 +69,7 @@ def change(
         planned: creates a plan for the current deployment.
 
     Raises:
-        ConflictError: the job changed during each attempt to plan; or the job doesn't run here, and another process
+        ConflictError: the job changed during each attempt to plan; or the job isn't running here, and another process
             holds its lock. Also raises the errors of :func:`present`, :func:`check`, ``planned`` and
             :func:`off_lock.check_expected`.
     """
@@ -94,7 +94,7 @@ def change(
 
 
 def present(registry: JobRegistry, job: str) -> CurrentDeployment:
-    """The job's current deployment, with a snapshot of the job if the job runs. Raises NotFoundError if there is no
+    """The job's current deployment, with a snapshot of the job if it is running. Raises NotFoundError if there is no
     such job. Also raises the error of :func:`loading.check_adopted`.
     """
     store, snapshot = registry.store, None
@@ -184,7 +184,7 @@ def plan(found: CurrentDeployment, request: DeployRequest) -> NextDeployment:
 def apply(
     registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment, request: DeployRequest | RollbackRequest
 ) -> DeployResult:
-    """Enter the planned deployment; if the job doesn't run, start it. The caller holds the job's lock."""
+    """Enter the planned deployment; if the job isn't running, start it. The caller holds the job's lock."""
     if found.running_job is not None:
         registry.replace(registry.jobs[found.stored.job], planned, request.now)
         return planned.result
@@ -193,7 +193,7 @@ def apply(
 
 
 def _start(registry: JobRegistry, found: CurrentDeployment, planned: NextDeployment) -> None:
-    """Start the next deployment of a job that doesn't run. In a single step, the deployment is stored as already
+    """Start the next deployment of a job that isn't running. In a single step, the deployment is stored as already
     started. A coordinator that takes over therefore finds either the former deployment, or the next one in a state in
     which the job must be served.
     """

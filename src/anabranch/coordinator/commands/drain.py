@@ -21,7 +21,7 @@ def run(context: Context, job: str, request: DrainNotification) -> DrainAccepted
 
     Raises:
         NotFoundError: there is no such job, or a stream that it reads no longer exists (only in the mode "latest").
-        ConflictError: the job doesn't run, is being changed or stopped, or has a failed lane.
+        ConflictError: the job isn't running, is being changed or stopped, or has a failed lane.
         UsageError: the request's uuid isn't valid.
         AnabranchError: a system doesn't answer; only in the mode "latest".
     """

@@ -27,7 +27,7 @@ def run(context: Context, job: str, request: ExpandRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, or can't be adapted for a reason that
+        ConflictError: the job isn't running, is being changed, has a failed lane, or can't be adapted for a reason that
             the message names; or as for :func:`off_lock.change`.
         AnabranchError: a system doesn't answer.
     """

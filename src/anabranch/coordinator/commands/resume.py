@@ -16,7 +16,7 @@ __all__ = ["apply", "check", "plan", "run"]
 def run(context: Context, job: str) -> int:
     """Continue the job's last deployment. If this deployment was drained, start its version again in a new deployment.
     If the job is running but its launcher has given up, only the launcher is made to try again. Returns the number of
-    the deployment that runs.
+    the deployment that the job then runs.
 
     Raises:
         NotFoundError: there is no such job.

@@ -30,7 +30,7 @@ def run(context: Context, job: str, request: RewindRequest) -> RewindResult:
 
     Raises:
         NotFoundError: the job doesn't exist, or doesn't read one of the partitions; or a stream no longer exists.
-        ConflictError: the job doesn't run, is being changed, or has a failed lane; or as for :func:`off_lock.change`.
+        ConflictError: the job isn't running, is being changed, or has a failed lane; or as for :func:`off_lock.change`.
         UsageError: the offsets or the time to read from aren't valid, the request doesn't say what happens to the job's
             state, or this state can't be cleared.
         AnabranchError: a system doesn't answer.

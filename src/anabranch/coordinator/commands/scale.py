@@ -27,7 +27,7 @@ def run(context: Context, job: str, request: ScaleRequest) -> ScaleResult:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job doesn't run, is being changed, has a failed lane, or doesn't allow this change while it
+        ConflictError: the job isn't running, is being changed, has a failed lane, or doesn't allow this change while it
             runs; or as for :func:`off_lock.change`.
         ConfigError: the factor or the number of containers isn't allowed.
         GraphError: the job's graph doesn't allow this factor or number of containers.
