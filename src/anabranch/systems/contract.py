@@ -192,7 +192,7 @@ class System(Protocol):
     @abstractmethod
     def ends(self, stream: str, partitions: Iterable[int] | None = None) -> dict[int, int]:
         """The end offset of each partition in ``partitions``, which is one more than the offset of the last record that
-        a reader may see. If ``partitions`` is None, the end offsets of all partitions.
+        a reader can see. If ``partitions`` is None, the end offsets of all partitions.
 
         Offsets may have gaps: in Kafka, for example, transactions take up offsets. So subtracting offsets doesn't give
         the number of records.

@@ -39,8 +39,8 @@ class Publishing:
         refusals: which rows intermediate streams refuse, by the number of the output.
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
-        begins: the lane's start offsets, by whole SSP in text form, if batches must be refused that were planned after
-            an input had lost records that the lane had already read. Otherwise None.
+        begins: the lane's start offsets, by whole SSP in text form, if the lane must refuse batches that end before
+            they begin (see :mod:`lost_ends`). Otherwise None.
         observed: returns the observations of the running batch, by :attr:`Source.name`. The observations are complete
             once the batch's rows have been computed.
         looked: contains the running batch's number once the batch has been searched for unreadable records and null

@@ -366,8 +366,8 @@ class LaneQuery:
         return SetBack(self.lane.id)
 
     def _call(self, node: Node, batch: DataFrame, number: int) -> None:
-        """Pass a batch to a ``foreach_batch`` function. The function may compute only some of the batch's rows, none at
-        all, or some of them twice. So the batch is computed completely before the call, and reports of Spark tasks
+        """Pass a batch to a ``foreach_batch`` function. The function might compute only some of the batch's rows, none
+        at all, or some of them twice. So the batch is computed completely before the call, and reports of Spark tasks
         during the call are ignored.
         """
         rows = batch.persist()

@@ -85,7 +85,7 @@ class Refusal:
 
 
 def _decoded(value: bytes | None) -> dict[str, Any]:
-    """The row that anabranch encoded as ``value``. If it can't be decoded, a row with only the column ``value``."""
+    """The row that anabranch encoded as ``value``, or a row with only the column ``value`` if decoding fails."""
     try:
         found = msgspec.json.decode(value or b"")
     except (msgspec.MsgspecError, RecursionError):
@@ -108,8 +108,8 @@ def writing(
         output: creates the writer of each Spark task.
         targets: the stream that each output writes to, by the output's number.
         batch: the batch's number.
-        refusals: the rules by which outputs reject rows, by the output's number. An output without a rule takes all
-            rows.
+        refusals: the rules by which outputs reject rows, by the output's number. An output without a rule accepts
+            all rows.
         line: where workers report their progress; None if they don't.
     """
     now = time.time_ns() // 1000  # read once, because executors' clocks may differ

@@ -106,8 +106,8 @@ class Source:
 
     def opened(self, raw: DataFrame) -> DataFrame:
         """The records of a ``read`` with decoded values (see :meth:`RecordDecoding.opened`), or the unchanged records
-        of an intermediate stream. Records that don't belong to the lane are left out, except if the source
-        is ``timed``: a timed source observes the event times of all records.
+        of an intermediate stream. Records that don't belong to the lane are left out, unless the source is
+        ``timed``: a timed source observes the event times of all records.
         """
         if not self.timed:
             raw = self._own(raw)

@@ -81,8 +81,8 @@ class LaneSources:
 
     @property
     def skips_lost(self) -> bool:
-        """Whether Spark's own connector reads one of the streams, and may skip lost records of this stream. If the
-        stream ends before the lane's position, the connector then continues from the stream's end."""
+        """Whether Spark's own connector reads one of the streams, and is allowed to skip lost records of this stream.
+        If the stream ends before the lane's position, such a connector continues from the stream's end."""
         return any(s.system.connector and self.plan.systems.on_data_loss(s.stream) != _FAIL for s in self.all)
 
     @property

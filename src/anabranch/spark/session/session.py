@@ -316,7 +316,7 @@ def probed(settings: Settings) -> list[Probe]:
 
 def carry(functions: Mapping[int, Any]) -> None:
     """Make PySpark send certain functions to Python workers as code rather than by name. These are the job's functions,
-    and all functions of loaded modules in the folders of the job's functions, because these may use the modules' UDFs.
+    and all functions of loaded modules in the same folders, because the job's functions may use UDFs of these modules.
     Functions of Python's own modules, of installed packages and of anabranch are always sent by name, because workers
     have these modules.
 

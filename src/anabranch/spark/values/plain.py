@@ -65,7 +65,7 @@ _KEYS: tuple[type[DataType], ...] = (
     NullType,
 )
 """The types that the keys of maps in JSON can have. Spark writes keys of other types as their internal form: a
-timestamp, for example, as a number of microseconds, and bytes as a text like ``[B@1f2a``.
+timestamp, for example, as a number of microseconds, and bytes as a string like ``[B@1f2a``.
 """
 
 

@@ -34,7 +34,7 @@ class Reader(Protocol):
         ...
 
     def reason(self, value: Column) -> Column:
-        """The reason, as text, why a value can't be read. The value may be null."""
+        """The reason, as text, why ``value`` can't be read; ``value`` itself can be null."""
         ...
 
     def pruned(self, only: Set[str]) -> Self:
