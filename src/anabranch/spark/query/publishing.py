@@ -40,7 +40,7 @@ class Publishing:
         unruly: whether rows of one slot may be in several Spark tasks. If so, and if the output has slots, the rows of
             each slot are moved to one Spark task before they are written.
         begins: the lane's start offsets, by whole SSP in text form, if the lane must refuse batches that end before
-            they begin (see :mod:`lost_ends`). Otherwise None.
+            they begin in a partition (see :mod:`lost_ends`). Otherwise None.
         observed: returns the observations of the running batch, by :attr:`Source.name`. The observations are complete
             once the batch's rows have been computed.
         looked: contains the running batch's number once the batch has been searched for unreadable records and null

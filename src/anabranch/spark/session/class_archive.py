@@ -28,7 +28,7 @@ USE = "-XX:SharedArchiveFile="
 MAKE = "-XX:ArchiveClassesAtExit="
 
 ENDS_WITHIN = 120.0
-"""Seconds after which a JVM counts as hanging if it should only try an archive. Usually, one or two are enough."""
+"""Seconds after which a JVM, started only to try an archive, counts as hanging. Usually, one or two are enough."""
 _FILE = "classes.jsa"
 _OF = "jars.txt"
 """The name of a file next to each archive. The file contains the path of the folder with the jars for which the archive

@@ -16,7 +16,7 @@ from anabranch.errors import AnabranchError
 __all__ = ["ENDS_WITHIN", "Java", "option", "resolve", "run"]
 
 ENDS_WITHIN = 60.0
-"""Seconds after which ``java`` counts as hanging if it should only print its version. Usually, one is enough."""
+"""Seconds after which ``java``, started only to print its version, counts as hanging. Usually, one is enough."""
 
 _CURE = "install Java 17 or 21 (apt-get install openjdk-17-jdk-headless, brew install openjdk@17), or set JAVA_HOME"
 
