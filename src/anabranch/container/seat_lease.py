@@ -1,5 +1,5 @@
-"""What a container knows about its seat: its heartbeats, its lease, and when it must stop. No threads, no network, no
-Spark.
+"""What a container knows about its seat: the heartbeats, the lease, and when the container must stop. No threads, no
+network, no Spark.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Coordinator(Operations):
     # Who serves which job
 
     def adopt(self, job: str) -> bool:
-        """Serve a job in the state in which another coordinator left it. The leases of its processes begin anew.
+        """Serve a job in the state in which another coordinator left it. The leases of the job's processes begin anew.
         Returns whether there was something to serve: a job that runs, or should run, in separate processes.
         """
         with self.registry.locked_as_seen():

@@ -46,8 +46,8 @@ class Role(StrEnum):
 
     READ = "read"
     """Allows only operations with ``private=False``. The answers of these operations show the state of jobs, and the
-    jobs' operators with arguments such as SQL expressions. The answers don't show settings, code files, or records that
-    jobs process.
+    jobs' operators, including arguments such as SQL expressions. The answers don't show settings, code files, or
+    records that jobs process.
     """
 
     OPERATE = "operate"

@@ -34,7 +34,7 @@ _ADDRESSES = 1_000
 
 def prompt(receive: Receive, clock: Callable[[], float] = time.monotonic) -> Receive:
     """A wrapper of a request's ``receive`` that raises HTTPException 408 if the request's body doesn't arrive in time.
-    The time starts with this call; for its length, see :data:`BODY_WITHIN`.
+    The time is counted from this call; for the limit, see :data:`BODY_WITHIN`.
     """
     began, read, whole = clock(), 0, False
 

@@ -214,7 +214,7 @@ class _Endpoints:
         return method
 
     async def _led(self, pool: Executor | None, act: Callable[..., T], *args: Any) -> T:
-        """Carry out an operation, and check before and after it that the coordinator leads."""
+        """Carry out an operation, and check, both before and afterwards, that the coordinator leads."""
         return await asyncio.get_running_loop().run_in_executor(pool, self._as_leader(act, *args))
 
     def _as_leader(self, act: Callable[..., T], *args: Any) -> Callable[[], T]:

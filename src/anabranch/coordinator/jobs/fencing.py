@@ -42,8 +42,7 @@ def due(store: Store, running_job: RunningJob) -> list[Fence]:
 
 
 def note_failure(registry: JobRegistry, lane: Lane, why: str) -> None:
-    """Record that a lane can't be fenced yet. An event records this, and the job has a warning until the lane is
-    fenced."""
+    """Record, with an event, that a lane can't be fenced yet. The job has a warning until the lane is fenced."""
     with registry.locked_as_seen() as jobs:
         if (running_job := jobs.get(lane.job)) is not None:
             progress = running_job.progress

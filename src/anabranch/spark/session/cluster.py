@@ -99,7 +99,7 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     process ends, because executors that start later must also be able to fetch the archives.
 
     Raises:
-        AnabranchError: the job's folder can't be packed; for the errors, see :func:`anabranch.job_code.artifact.pack`.
+        AnabranchError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
     """
     package = Path(__file__).parents[2]
     contents = {_JOB: artifact.pack(Path(home)).content} if home else {}
