@@ -75,7 +75,7 @@ class Membership:
                 return self._register(running_job, registration)
 
     def running(self, job: str) -> RunningDeployment:
-        """What the next container of a job needs.
+        """What a job's next container needs to run the job.
 
         Raises:
             NotFoundError: there is no such job.

@@ -145,8 +145,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """A list with one reason if no other version can follow because lanes must close and their code isn't stored.
-    Otherwise, the list is empty."""
+    """If lanes must close but their code isn't stored, a list with this reason why no other version can follow.
+    Otherwise, an empty list."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []

@@ -189,7 +189,8 @@ def _writing(job: RunningJob, *, drains: bool) -> set[str]:
 
 
 def _are_same(before: tuple[WantedLane, ...], after: tuple[WantedLane, ...]) -> bool:
-    """Whether the orders are the same. Lanes are compared by identity, because there can be thousands."""
+    """Whether the orders are the same. Lanes are compared by identity, because comparing the contents of thousands of
+    lanes would take too long."""
     if len(before) != len(after):
         return False
     for one, other in zip(before, after, strict=True):

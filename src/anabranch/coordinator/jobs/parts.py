@@ -220,7 +220,7 @@ class Seats:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """The executions of those processes on standby that wait for task slots of a Spark cluster."""
+        """The executions of those processes without a seat that wait for task slots of a Spark cluster."""
         return frozenset(execution for execution in self.asked if self.resting[execution].waits_for_slots)
 
     def returning_since(self, since: float) -> dict[str, float]:
@@ -229,7 +229,7 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of those processes on standby whose last request for a seat came at ``since`` or later.
+        """The executions of those processes without a seat whose last request for a seat came at ``since`` or later.
         Processes whose last request came earlier are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
@@ -289,14 +289,15 @@ class Progress:
         shown: what was measured during the job's changes so far.
         hasty: whether the change that is under way breaks off the running batches of closing lanes, even if part of
             their output is then written twice.
-        stays: the deployment and the generation of the last change that, according to an event, can't be undone.
+        stays: the deployment and the generation of the last change for which an event has recorded that it can't be
+            undone.
         at_once: whether the job is stopped without waiting for batch boundaries.
         drain: the progress of the drain, as stored; None if there is no drain.
         drains_since: when the drain was requested, on this coordinator's clock; None if this coordinator didn't receive
             the request.
         drains_for: how many seconds the drain was expected to take.
-        troubles: the reason for each thing that is due for the job but can't be done. The mapping is replaced, never
-            changed in place.
+        troubles: for each thing that is due for the job but can't be done, the reason why it can't be done. The mapping
+            is replaced, never changed in place.
         unfenced: why lanes couldn't be fenced, by lane and epoch. The mapping may still contain lanes that have been
             fenced since. It is replaced, never changed in place.
     """
@@ -347,8 +348,8 @@ class Progress:
         )
 
     def decision(self, lane: str) -> BatchDecision | None:
-        """The batch that a closing lane was running, and whether it is expected to be broken off; None if there was
-        no such prediction."""
+        """The batch that a closing lane was running, and whether the batch was expected to be broken off; None if
+        nothing was predicted for the lane."""
         loss = None if self.pause is None else self.pause.losses.get(lane)
         return None if loss is None else loss.decision
 

@@ -28,7 +28,7 @@ _AT_MOST = 2.0
 changes."""
 _COLD = 1.4
 """The multiple of the usual overhead that the first change within containers is assumed to have, because Java and
-Python load and compile the code of changes.
+Python must first load and compile the code for changes.
 """
 _STATELESS = {
     Kind.SAME: 0.6,
@@ -66,7 +66,7 @@ class Experience:
         replaying: how long it takes to replay changes to the state, as a multiple of what lanes estimate.
         container: the seconds from a change until a container that the change needs is ready.
         overhead: the measured overhead of changes, by kind, as a multiple of the assumed overhead.
-        cold: whether the containers that the lanes run in have made no change among themselves yet, as far as is known.
+        cold: whether, as far as is known, no change has happened within the lanes' containers yet.
         speeds: the batch sizes of lanes that have been closed, by stage and group, and then by factor. Containers store
             these sizes, too, and derive the first batch sizes of later lanes from them.
     """

@@ -109,14 +109,14 @@ def _awaited(lanes: Iterable[Lane]) -> frozenset[str]:
 def _left(
     has: StandbyReport, lanes: Mapping[str, Lane], keepers: Mapping[str, Mapping[int, str]], awaited: frozenset[str]
 ) -> list[StandbyOrder]:
-    """A list with the order to hold or to remove a standby that a process has. The list is empty if the lane isn't
+    """A list with the order to keep or to remove a standby that a process has. The list is empty if the lane isn't
     known, or if this or another process should maintain the lane's standby with this number.
 
-    The process holds the standby, except in the following cases, in which the standby is removed:
+    The process keeps the standby, except in the following cases, in which the standby is removed:
 
     - The standby is a copy of a former folder of the lane.
     - The lane should have only standbys with other numbers.
-    - The lane is closed, and no successor still has to continue from its folder.
+    - The lane is closed, and no successor has yet to continue from its folder.
 
     Args:
         keepers: the processes that should maintain standbys, by lane and then by the standby's number.

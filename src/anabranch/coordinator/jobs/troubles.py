@@ -20,7 +20,7 @@ log = logs.get_logger()
 
 
 class Unread:
-    """The jobs that couldn't be adopted again, by name, and why."""
+    """The reasons why jobs couldn't be adopted again, by job."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, str] = {}

@@ -27,8 +27,8 @@ compete for cores with a change or a failover. The wait begins when the processe
 are ready.
 """
 READY_WITHIN = 120.0
-"""The longest time, in seconds, for which the start of processes that would only stand by is put off until the
-processes that a change or a failover needs are ready. If the needed processes hang, others must be able to take over.
+"""The longest time, in seconds, that the launcher waits for the processes that a change or a failover needs before it
+starts processes that would only stand by. If the needed processes hang, others must be able to take over.
 """
 
 _NO_FAILURE = (0, ConflictError.exit_code)
@@ -52,8 +52,8 @@ class Demand:
         sure_from: when the coordinator can be sure which processes are alive. Nothing is started before this time.
         holders: the processes that hold seats.
         standing_by: the processes that have no seat, but have asked for a seat within the last lease time.
-        waiting: the processes that have told within the last lease time that they wait for task slots of a Spark
-            cluster.
+        waiting: the processes that have reported, within the last lease time, that they are waiting for task slots of
+            a Spark cluster.
         returning: the processes that began to replace themselves at most ``COMES_WITHIN`` seconds ago, each with the
             time at which it began.
     """
@@ -89,8 +89,8 @@ class Member:
     came: float | None = None
     """When the coordinator first heard from the process."""
     idle: float | None = None
-    """Since when the process has had nothing to do; None if the process has work. A process without work should end on
-    its own.
+    """The time since which the process has had nothing to do; None if the process has work. A process without work
+    should end on its own.
     """
     told: float | None = None
     """When the process was told to end."""
@@ -140,8 +140,8 @@ class Crew:
     preparing_since: float | None = None
     """The time since which a change or a failover has been waiting for processes that it needs."""
     short_since: float | None = None
-    """The time from which ``SPARE_AFTER`` counts: when there began to be fewer processes than wanted or, if later, when
-    the processes that a change or a failover needs were ready.
+    """The time from which ``SPARE_AFTER`` counts: when the shortage of processes began or, if later, when the processes
+    that a change or a failover needs were ready.
     """
 
     @property

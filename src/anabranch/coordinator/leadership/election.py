@@ -65,7 +65,7 @@ class Election:
         """Renew the lease, or claim it if it is free. Returns whether this candidate leads. Call this several times a
         second, from the same thread.
 
-        If the store isn't available, the lease isn't renewed. This failure is logged only once before the store is
+        If the store isn't available, the lease isn't renewed. This failure is logged only once until the store is
         available again.
         """
         try:

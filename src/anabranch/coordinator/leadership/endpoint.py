@@ -1,5 +1,5 @@
 """The notes and locks of processes that serve jobs from a store in a file. Such a process holds a lock for each of its
-jobs. For each job, the process also leaves a note with its URL, so that other processes on this machine can find it.
+jobs. For each job, the process also leaves a note, which tells other processes on this machine the job's URL.
 """
 
 from __future__ import annotations
