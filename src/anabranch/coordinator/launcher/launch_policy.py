@@ -27,8 +27,8 @@ compete for cores with a change or a failover. The wait begins when the processe
 are ready.
 """
 READY_WITHIN = 120.0
-"""The longest time, in seconds, that the launcher waits for the processes that a change or a failover needs before it
-starts processes that would only stand by. If the needed processes hang, others must be able to take over.
+"""The longest time, in seconds, that the launcher waits for the processes that a change or a failover needs before
+``SPARE_AFTER`` begins to count. If the needed processes hang, others must be able to take over.
 """
 
 _NO_FAILURE = (0, ConflictError.exit_code)
