@@ -146,8 +146,8 @@ class ReaderPositions:
     deletes the records before these lower positions from the job's intermediate streams. Thread-safe.
 
     The earlier positions count because a power cut can destroy the most recent batches in a lane's folder. The lane
-    then reads the records of these batches again. After a rewind, this delay of a minute also keeps the records that the
-    job should read again, until the job's lanes report their new positions.
+    then reads the records of these batches again. After a rewind, this delay of a minute also keeps the records that
+    the job should read again, until the job's lanes report their new positions.
 
     Args:
         clock: returns the current time in seconds.

@@ -49,7 +49,7 @@ class Log:
             ConflictError: the stream exists with another number of partitions.
             UsageError: the name isn't allowed, or ``partitions`` is less than 1.
             ConfigError: the root's file system isn't suitable for the log.
-            LogError: the root can't be written; or ``stream.json`` is missing, but the stream has been written to.
+            LogError: the root can't be written to; or ``stream.json`` is missing, but the stream has been written to.
         """
         return self._streams.create(stream, partitions)
 
@@ -113,8 +113,8 @@ class Log:
             stream: the stream's name.
             partitions: the partitions to look up; all by default.
             known: earlier tails of some partitions. For these partitions, only later entries are looked up. If a
-                partition has none, this takes two ``stat`` calls. For all other partitions, the manifest folder is
-                listed.
+                partition has no later entries, this takes two ``stat`` calls. For all other partitions, the manifest
+                folder is listed.
 
         Raises:
             LogError: a ``known`` tail belongs to an earlier stream of the same name; or a manifest is missing, is

@@ -192,6 +192,6 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
     """The lanes of a job whose markers in a stream's tails show that they have published a batch to the stream. (A lane
     that was only fenced also has markers, but without a batch.) A partition's tail has the markers of all open lanes,
-    but of the closed lanes only the last 64."""
+    but only of the last 64 closed lanes."""
     marks = (each for tail in log.ends(stream).values() for each in tail.writers.items())
     return {lane for lane, mark in marks if mark.job == job and mark.batch > NOTHING}

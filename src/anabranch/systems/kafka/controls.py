@@ -1,7 +1,7 @@
 """Writes and reads the control records of a job's intermediate streams, in a separate, compacted topic.
 
-A control record contains the high watermark of each partition of its stream at the time of writing. In each partition,
-the control record applies to readers that have read up to this high watermark.
+A control record contains the high watermark that each partition of its stream had when the record was written. In each
+partition, the control record applies to readers that have read up to this high watermark.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ControlLog:
 
         A cursor at or beyond the topic's end belongs to a topic that was made anew, or that has lost its end. It is set
         back: to -1 if this process knows that the topic was made anew; otherwise to the end, because old records of a
-        topic that was cut can name lanes that nobody remembers to be closed.
+        topic that has lost its end can name closed lanes whose closing is no longer recorded.
         """
         with self._lock:
             self._look()
