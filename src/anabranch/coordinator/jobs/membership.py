@@ -265,15 +265,15 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process is certain to lose its seat, because its lease ended at ``end`` or earlier. Once this
-        method has returned True for a process, no heartbeat can prevent the loss.
+        """Whether a process is certain to lose its seat. It is if its lease ended at ``end`` or earlier. Once this method
+        has returned True for a process, no heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end
             return process.doomed
 
     def is_over(self, job: str) -> bool:
-        """Whether a job isn't served because it has ended.
+        """Whether a job has ended, and therefore isn't served.
 
         Raises:
             NotFoundError: there is no such job.
