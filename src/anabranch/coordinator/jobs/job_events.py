@@ -134,5 +134,5 @@ def hastened(job: str, at: float, kind: Literal["change", "state"], subject: str
 
 
 def stays(job: str, at: float, why: str) -> Event:
-    """The event for a change that stays in effect although a lane can't start, because the change can't be undone."""
+    """The event for a change that can't be undone, and so stays in effect although a lane can't start."""
     return Event(kind="change", job=job, at=at, who="coordinator", what="the change can't be undone", why=why)

@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class FormerDeployment:
-    """A deployment that hasn't actually been replaced yet, because no lane of any later deployment has begun.
+    """A deployment that hasn't actually been replaced yet: no lane of any later deployment has begun.
 
     Attributes:
         generation: the deployment's last generation.

@@ -80,7 +80,7 @@ class JobRegistry:
         self.grace = grace
         self.jobs: dict[str, RunningJob] = {}
         self.unsure = False
-        """Whether the store may differ from memory, because the connection to the store was lost during a step. Always
+        """Whether the connection to the store was lost during a step, so that the store may differ from memory. Always
         False if ``grace`` is None.
         """
         self.unread = Unread()

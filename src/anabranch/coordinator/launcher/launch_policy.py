@@ -156,7 +156,7 @@ class Plan:
     Args:
         crew: the crew after the plan has been carried out. If some processes couldn't be ended, correct this crew with
             :func:`undone`.
-        news: what happened and why, as pairs of texts for events.
+        news: what happened and why, as pairs of strings for events.
     """
 
     crew: Crew

@@ -106,7 +106,7 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
         end: the offset of the next record.
         writers, floors: as in the last :class:`Entry`.
         total: as in the last entry; 0 if that entry has no total.
-        skipped: whether this process has missed entries, because they were deleted before it could read them.
+        skipped: whether entries were deleted before this process could read them.
     """
 
     stream: str
