@@ -265,8 +265,8 @@ class Membership:
         return len(running_job.seats.processes) < before
 
     def is_doomed(self, process: Process, end: float) -> bool:
-        """Whether a process is certain to lose its seat. It is if its lease ended at ``end`` or earlier. Once this
-        method has returned True for a process, no heartbeat can prevent the loss.
+        """Whether a process is certain to lose its seat. That is so if its lease ended at ``end`` or earlier. Once
+        this method has returned True for a process, no heartbeat can prevent the loss.
         """
         with self._registry.leases:
             process.doomed = process.doomed or process.lease_ends <= end

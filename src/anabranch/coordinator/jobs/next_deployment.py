@@ -145,8 +145,8 @@ def deployed(
 
 
 def _unclosed(stored: DeploymentRecord, lanes: Iterable[Lane]) -> list[Reason]:
-    """If lanes must close but their code isn't stored, a list with this reason why no other version can follow.
-    Otherwise, an empty list."""
+    """If lanes must close but their code isn't stored, no other version can follow, and the result is a list with this
+    reason. Otherwise, the list is empty."""
     program = stored.any_program
     if program is None or not program.lacks or not open_lanes(lanes):
         return []

@@ -116,7 +116,7 @@ def _left(
 
     - The standby is a copy of a former folder of the lane.
     - The lane should have only standbys with other numbers.
-    - The lane is closed, and no successor has yet to continue from its folder.
+    - The lane is closed, and its folder is no longer needed.
 
     Args:
         keepers: the processes that should maintain standbys, by lane and then by the standby's number.
