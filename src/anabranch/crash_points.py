@@ -1,5 +1,5 @@
 """Names the steps of batches, hand-overs, drains, compaction, backups and restores at which a crash test can kill the
-process. The test can also make a lane fail at a step of the lane.
+process. The test can also make a lane fail at one of the lane's steps.
 """
 
 from __future__ import annotations

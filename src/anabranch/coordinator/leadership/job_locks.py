@@ -29,7 +29,7 @@ class JobLocks:
     @contextmanager
     def taken(self, job: str) -> Iterator[None]:
         """Take a job's lock. If the body of ``with`` succeeds, the lock stays held; if the body fails, the lock is
-        released, unless it was already held before."""
+        released, unless it was held before the call."""
         with self._guard:
             taken = self.take(job)
             try:

@@ -1,7 +1,7 @@
 """Resets a job that doesn't run, without changing the records in its inputs and outputs. These are the steps, each of
 which can be repeated after a crash:
 
-1. give the job's next epoch to the open lanes for which a process may still write,
+1. give the job's next epoch to the open lanes for which a process might still be writing,
 2. fence these lanes under that epoch, so that former processes that are still alive can't write any more,
 3. in one transaction, remove the lanes' positions and the references to their state from the store: now the job is
    reset,

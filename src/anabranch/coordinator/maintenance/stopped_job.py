@@ -171,8 +171,8 @@ def ended(store: Store, job: str) -> list[Lane]:
 
     Raises:
         NotFoundError: there is no such job.
-        ConflictError: the job is in another state, or was draining. Or a lane wasn't fenced. Or a lane has a closed
-            predecessor or undoes a rewind, and its start offsets aren't known yet.
+        ConflictError: the job is in another state, or was draining. Or a lane wasn't fenced. Or a lane's start
+            offsets aren't known yet, and the lane has a closed predecessor or undoes a rewind.
     """
     its = _at_rest(store, job, {DeploymentState.STOPPED, DeploymentState.FAILED}, "stopped or has failed can do this")
     reset = f"restore the former stream; or, to start as a new job: anabranch reset {job}"

@@ -42,7 +42,8 @@ _MOST = 4
 """A single step divides the factor by at most this number."""
 _STALE = 5.0
 """A lane's metrics count as out of date if they are at least this many seconds old. Nothing is concluded from metrics
-that are out of date. If a lane has no load, its metrics don't change, so they never count as out of date.
+that are out of date. The metrics of a lane without load are an exception: they don't change, but never count as out of
+date.
 """
 _AFTER_UNDONE = 10
 """After a change has been undone, the factor isn't changed for this many cooldowns."""
@@ -84,7 +85,7 @@ class Assessment:
         unknown: why nothing can be concluded; empty if conclusions are possible. If nothing can be concluded, the
             fields below have their defaults.
         needs: the need of each lane in ``loads``, in the same order.
-        seen: for each need, the experience with factors from which the need was derived.
+        seen: for each need, the experience from which the need was derived.
         span: for how many seconds there are metrics of every lane.
         pause: how many seconds a change would pause the output.
     """

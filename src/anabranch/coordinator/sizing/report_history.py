@@ -29,8 +29,8 @@ class ReportHistory:
     """A lane's newest report, and metrics of its recent reports.
 
     Args:
-        at: since when the report hasn't changed.
-        moved: since when no record has been processed.
+        at: when the report last changed.
+        moved: when the number of processed records last changed.
         samples: the metrics from the last half minute, oldest first.
     """
 

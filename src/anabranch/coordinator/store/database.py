@@ -107,7 +107,7 @@ def explained(url: str, has_written: bool = False) -> Iterator[None]:
 
 
 class Explained:
-    """A callable that returns :func:`explained` for the store at ``url``. The object remembers whether a write has
+    """A callable that returns :func:`explained` for the store at ``url``. The callable remembers whether a write has
     succeeded, which determines ``has_written``.
     """
 

@@ -178,7 +178,7 @@ def lost(connection: sa.Connection, limit: int, *conditions: sa.ColumnElement[bo
 
 
 def former(connection: sa.Connection, registration: Registration) -> ContainerRecord | None:
-    """The record of the seat in the job that a registering process last lost or returned. None if there is no such
+    """The record of the seat that a registering process last lost or returned in the job. None if there is no such
     seat.
     """
     names = ("job", "execution", "host", "pid", "instance")

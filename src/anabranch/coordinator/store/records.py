@@ -209,7 +209,7 @@ class LeaderRecord(Document, frozen=True, kw_only=True):
     """The coordinator that leads, or that led last."""
 
     epoch: int
-    """The epoch under which the coordinator claimed the lead, higher than the epochs of all claims before."""
+    """The epoch under which the coordinator claimed the lead, higher than the epochs of all earlier claims."""
     holder: str
     """The coordinator's URL."""
     beat: int
