@@ -63,9 +63,9 @@ class Systems:
         return [self.named(name) for name in self._settings.systems.sections]
 
     def counts(self, name: str, streams: Iterable[str]) -> dict[str, int]:
-        """The partition counts of all streams that a system lists, and of the other existing streams in ``streams``.
-        These are looked up by name, because a system might not list streams that its user isn't allowed to see. Raises
-        AnabranchError if the user isn't allowed to look up a stream, or if the system doesn't answer.
+        """The partition counts of all streams that a system lists, and of the existing streams in ``streams``. Streams
+        that aren't listed are looked up by name, because a system might not list streams that its user isn't allowed
+        to see. Raises AnabranchError if the user isn't allowed to look up a stream, or if the system doesn't answer.
         """
         system = self.named(name)
         counts = system.counts()

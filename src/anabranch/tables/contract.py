@@ -103,11 +103,11 @@ class Table(Protocol):
         """Write the owner's epoch into the lane's marker. After this, no process with a lower epoch can commit.
 
         This method must be idempotent, because it is called again after an error. When it returns, readers must see
-        every batch that a former owner has committed. Processes other than the owner may call it at any time.
+        every batch that a former owner has committed. Any process, not only the owner, can call it at any time.
 
         Args:
             owner: the new owner of the lane.
-            new: whether no batch of the lane was ever planned; None if that is not known.
+            new: True if no batch of the lane was ever planned; None if that is not known.
 
         Raises:
             FencedError: the marker has a higher epoch.

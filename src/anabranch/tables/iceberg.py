@@ -102,7 +102,7 @@ class _OneCommit(Transaction):
         return super().table_metadata if self._updates else self._table.metadata
 
     def commit_transaction(self) -> Table:
-        """Commit once. If the table's properties say so, the oldest of its former metadata files is then deleted."""
+        """Commit once. The oldest former metadata file is then deleted, if the table's properties require this."""
         mine = AssertTableUUID(uuid=self._table.metadata.table_uuid)
         self._table._do_commit(updates=self._updates, requirements=(*self._requirements, mine))
         return self._table

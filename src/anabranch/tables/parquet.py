@@ -1,5 +1,5 @@
-"""A table that is a folder of Parquet files. The files directly in the folder are committed. Each lane has a log of the
-lane's commits and fences.
+"""A table that is a folder of Parquet files. The files directly in the folder have only committed rows. Each lane
+has a log of the lane's commits and fences.
 """
 
 from __future__ import annotations

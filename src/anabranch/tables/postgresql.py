@@ -118,7 +118,7 @@ class PostgresqlTable:
     If :meth:`prepare` creates a dropped table again, the table gets a new id, and the old markers are deleted. If
     another program creates the table again, the id and the markers stay.
 
-    A lane has a staging table for each epoch. This table is unlogged: PostgreSQL empties it after a crash.
+    A lane has a staging table for each epoch. Staging tables are unlogged: PostgreSQL empties them after a crash.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:

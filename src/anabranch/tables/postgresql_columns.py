@@ -40,7 +40,7 @@ _ALSO = {
     "jsonb": ("json",),
 }
 """The types that a table's column can have for a job's column. Each key is the type that anabranch gives to a new
-column. The value has the other types, without length and precision, that an existing column can have instead.
+column. The value lists the other types, without length and precision, that an existing column can have instead.
 """
 _NO_ASSIGNMENT = ("uuid",)
 """Types to which PostgreSQL converts text only by an explicit cast."""

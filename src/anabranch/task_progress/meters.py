@@ -62,9 +62,9 @@ class Message:
 
     Attributes:
         label: the operator's label.
-        offset: a function that gets a row's index among the rows of the function's current call. It returns the offset
-            of the record from which the row comes.
-        place: a function that gets the same index, and returns where the row comes from.
+        offset: returns the offset of the record from which a row comes, given the row's index among the rows of the
+            function's current call.
+        place: returns where a row comes from, given the same index.
         count: the number of rows of the function's current call.
         index: this row's index. Once the function has worked on all rows, ``count``.
         since: when the work on this row began, in seconds on the monotonic clock; infinity if no work is going on.

@@ -179,7 +179,7 @@ def start(
         properties: settings for all brokers. They override the cluster's own settings, except ``log.dirs``, which can't
             be overridden.
         sasl: passwords by user. If there are users, clients must log in with PLAIN or SCRAM-SHA-512.
-        flags: Java options. The default options let brokers start quickly, but run slowly.
+        flags: Java options. With the default options, brokers start quickly, but run slowly.
         tls: the brokers' certificate. If it is given, the traffic between clients and brokers is encrypted.
 
     Raises:

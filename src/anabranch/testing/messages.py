@@ -21,7 +21,7 @@ from anabranch.testing.keys import Field
 __all__ = ["Encoded", "Encoder", "Message"]
 
 _BINARY = {*modules.MODULES, "protobuf"}
-"""The formats in which a dict can't be given, because only the job's own program knows the schema."""
+"""The formats in which a message can't be given as a dict, because only the job's own program knows the schema."""
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]

@@ -110,7 +110,7 @@ def run(
         folder: a new or empty folder for streams, store and lanes. Default: a temporary folder.
         timeout: the time limit for the whole run in seconds, not counting the start of Spark.
         settings: settings of ``[job]`` that override the file's settings, such as ``max_rows_per_batch=100``. Some
-            settings ignore the file, and have fixed values unless they are given here. ``state_partitions`` and
+            settings have fixed values, whatever the file says, unless they are given here. ``state_partitions`` and
             ``attempts`` are 1. ``target_batch_seconds`` is 0, so that a run always has the same batches. Without
             ``broker``, ``trigger`` is ``"micro-batch"``. Two other settings, ``on_error`` and ``on_null_key``, are
             ``"fail"`` unless they are given here or the file sets them.

@@ -25,9 +25,10 @@ _SHORT_LIVED = {
         "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC -Xms256m"
     )
 }
-"""Java options for test processes, most of which run for about a minute. They turn off Java's optimizing compiler. With
-only the fast compiler, tests take a quarter less time. The fast compiler's code cache is small by default. A process
-that runs longer would fill the cache, and Java would stop compiling. So the options make the cache larger.
+"""Java options for test processes, most of which run for about a minute. The options turn off Java's optimizing
+compiler. With only the fast compiler, tests take a quarter less time. The fast compiler's code cache is small by
+default. A process that runs longer would fill the cache, and Java would stop compiling. So the options make the cache
+larger.
 """
 _SMALL = SparkSettings(master="local[2,4]", memory="1g", conf=_SHORT_LIVED)
 
@@ -71,7 +72,7 @@ def shared(settings: Settings) -> SparkSession:
 @contextmanager
 def _module_path() -> Iterator[None]:
     """A context for starting the JVM. The JVM's Python workers import modules from the same folders as this process.
-    When the context ends, the environment is as before, because a test may start processes with another Python
+    When the context ends, the environment is as before, because a test might start processes with another Python
     version.
     """
     before = os.environ.get("PYTHONPATH")

@@ -42,8 +42,7 @@ _MOST = 4
 """A single step divides the factor by at most this number."""
 _STALE = 5.0
 """A lane's metrics count as out of date if they are at least this many seconds old. Nothing is concluded from metrics
-that are out of date. The metrics of a lane without load are an exception: they don't change, but never count as out of
-date.
+that are out of date. The metrics of a lane without load don't change, but they never count as out of date.
 """
 _AFTER_UNDONE = 10
 """After a change has been undone, the factor isn't changed for this many cooldowns."""

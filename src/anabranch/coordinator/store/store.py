@@ -81,7 +81,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, call ``wake`` after each write by this object that adds events. ``wake`` must not block."""
+        """Inside ``with``, call ``wake`` after each of this object's writes that add events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -266,8 +266,8 @@ class Store:
     def resume_deployment(
         self, deployment: DeploymentRecord, state: DeploymentState, changed: Iterable[Lane], gone: str, event: Event
     ) -> None:
-        """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Removes its
-        error, and stores the job's ``changed`` lanes. All processes lose their seats, for the reason ``gone``.
+        """Start a stored deployment again, with the program and ``until_caught_up`` of ``deployment``. Removes the
+        stored error, and stores the job's ``changed`` lanes. All processes lose their seats, for the reason ``gone``.
         """
         with self.writing(event) as connection:
             rows.resume_deployment(connection, deployment, state, event.at)
@@ -283,7 +283,7 @@ class Store:
         event: Event,
         drain: DrainProgress | None = None,
     ) -> None:
-        """Give a deployment another state, and store its error and the progress of its drain, if it has one."""
+        """Give a deployment another state, and store its error and the progress of its drain, if any."""
         with self.writing(event) as connection:
             rows.move_deployment(connection, job, deployment, state=state, error=error, at=event.at)
             rows.put_drain(connection, job, deployment, drain)

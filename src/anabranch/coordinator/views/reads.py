@@ -53,7 +53,7 @@ _WATCHED = 30.0
 
 
 class Reads:
-    """Operations of a coordinator that only read. Thread-safe.
+    """A coordinator's read-only operations. Thread-safe.
 
     Args:
         invalid_heartbeats: returns :attr:`Membership.invalid_heartbeats`.
