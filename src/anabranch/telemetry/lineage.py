@@ -30,10 +30,9 @@ _ENDS_WITHIN = 5.0
 MOST_PENDING = 1_000
 """The maximum number of events that are kept while they can't be sent. The oldest events are dropped first."""
 _MOST_FAILURES = 3
-"""An attempt to send the pending events stops when the events of this many jobs have failed. The attempt also stops when
-an event has failed and :data:`EVERY` seconds have passed.
-So if the service can't be reached, an attempt doesn't wait for the time limit of each event. In the next attempt, the
-events that weren't tried come first.
+"""An attempt to send the pending events stops when the events of this many jobs have failed. The attempt also stops
+when an event has failed and :data:`EVERY` seconds have passed. So if the service can't be reached, an attempt doesn't
+wait for the time limit of each event. In the next attempt, the events that weren't tried come first.
 """
 _MOST_REFUSALS = 10
 _LATER = frozenset({408, 429})

@@ -39,7 +39,7 @@ class Tls:
 def of_broker(
     index: int, ports: Sequence[Ports], racks: Sequence[str], sasl: Mapping[str, str] | None, tls: Tls | None
 ) -> dict[str, str]:
-    """The settings of broker number ``index``, except its folder. ``ports`` contains the ports of all brokers, in order."""
+    """The settings of broker number ``index``, except its folder. ``ports`` has the ports of all brokers, in order."""
     client = f"CLIENT://{ADDRESS}:{ports[index].client}"
     replicas = min(3, len(ports))
     properties = {

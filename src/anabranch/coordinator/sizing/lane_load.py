@@ -21,8 +21,8 @@ _OVERHEAD_PART = 0.15
 _KNOWN_AFTER = 1.0
 """How many seconds functions must have worked in a batch before their speed is known."""
 _TELLS_AFTER = 0.2
-"""Once functions have worked for this many seconds in a batch, the batch is better evidence than an earlier batch that was
-far smaller.
+"""Once functions have worked for this many seconds in a batch, the batch is better evidence than an earlier batch that
+was far smaller.
 """
 _FAR_LARGER = 2
 _GROWN = 20.0

@@ -81,7 +81,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, call ``wake`` after each of this object's writes that add events. ``wake`` must not block."""
+        """Inside ``with``, call ``wake`` after this object's writes that add events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
