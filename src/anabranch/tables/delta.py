@@ -39,8 +39,8 @@ _MAPPING = "delta.columnMapping.mode"
 _CONSTRAINT = "delta.constraints."
 _EXPIRY = "delta.setTransactionRetentionDuration"
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
-"""The metadata keys of columns whose values a writer must check or compute. If a commit names finished files, the
-library neither checks nor computes these values.
+"""The metadata keys of columns whose values a writer must check or compute. If a commit names finished files, deltalake
+neither checks nor computes these values.
 """
 
 

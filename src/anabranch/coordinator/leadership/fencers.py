@@ -41,8 +41,8 @@ class Fencers:
         self._not_before: dict[tuple[str, int], float] = {}
 
     def hand_out(self, fence: Fence, attempt: Callable[[Fence], bool]) -> None:
-        """Have a lane fenced in the thread pool of its job, unless the lane is already being fenced, or an attempt
-        failed less than ``again_after`` seconds ago.
+        """Have a lane fenced in the thread pool of its job, unless the lane is already being fenced, or the last
+        attempt to fence it failed less than ``again_after`` seconds ago.
 
         Args:
             attempt: fences the lane, and returns whether this succeeded.

@@ -24,7 +24,7 @@ __all__ = ["Leadership"]
 _EVERY = 0.25
 _AGAIN_AFTER = 5.0
 """The seconds between a failed attempt to serve a job and the next attempt. If the attempt failed because the store
-wasn't available, the next attempt follows in the next turn.
+wasn't available, the next attempt is made in the next :meth:`Leadership.turn`.
 """
 
 log = logs.get_logger()

@@ -74,7 +74,7 @@ def alone(settings: CoordinatorSettings, job: str, say: Callable[[str], None]) -
 
 
 def _patience(settings: CoordinatorSettings) -> float:
-    """How many seconds must pass without a renewal of the lease before a leader counts as ended."""
+    """How many seconds must pass without a renewal of the lease before a leader no longer counts as alive."""
     lease, grace = (durations.parse(text) / 1000 for text in (settings.lease, settings.grace))
     return max(lease + grace, 2 * RENEW_EVERY)
 

@@ -142,7 +142,7 @@ def _missing(address: Address) -> AnabranchError:
 
 def check_format(connection: sa.Connection, url: str) -> None:
     """Raises UnsupportedFormatError if the store no longer has the current format: a newer anabranch has migrated it,
-    or an older store has replaced it. Until the transaction ends, no process can migrate the store.
+    or a store in an older format has replaced it. Until the transaction ends, no process can migrate the store.
     """
     version = connection.execute(_FORMAT.with_for_update(read=True)).scalar()
     if version != str(tables.FORMAT_VERSION):

@@ -1,4 +1,4 @@
-"""The row of the store that names the coordinator that leads."""
+"""The row in the store that names the leading coordinator."""
 
 from __future__ import annotations
 

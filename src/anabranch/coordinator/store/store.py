@@ -40,7 +40,7 @@ _NO_EPOCH = 0  # below all epochs that are claimed
 class Store:
     """A store at a database URL (``sqlite://``: in memory). If the store doesn't exist, it is created. Thread-safe.
 
-    A store in an older format is first migrated in one transaction. A leader with an older anabranch loses the lead.
+    A store in an older format is first migrated in one transaction. A leader that runs an older version loses the lead.
 
     The attribute ``url`` is for messages and has no password. After a call to ``stand_by`` or ``claim``, this object
     writes only while it leads: each transaction that writes checks that nobody has claimed a later epoch. Without such
@@ -81,7 +81,7 @@ class Store:
 
     @contextmanager
     def watched(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Inside ``with``, call ``wake`` after this object's writes that add events. ``wake`` must not block."""
+        """Inside ``with``, call ``wake`` after each write in which this object adds events. ``wake`` must not block."""
         self._watchers.append(wake)
         try:
             yield
@@ -147,7 +147,7 @@ class Store:
             return lookups.former(connection, registration)
 
     def lost(self, job: str, limit: int) -> list[ContainerRecord]:
-        """Up to ``limit`` processes of a job that no longer hold their seats, the last to take a seat first."""
+        """Up to ``limit`` processes of a job that no longer hold their seats. The last to take its seat comes first."""
         with self._reading() as connection:
             return lookups.lost(connection, limit, containers.c.job == job)
 
