@@ -77,7 +77,7 @@ not marked as complete. ``LISTED``: the backup is complete."""
 OF_RESTORES = (FOUND_WHOLE, PLACED, FOLDERS_PLACED, STORED)
 """Steps of a restore. At these steps, the argument ``lane`` of :func:`reach` is the job's name.
 
-``FOUND_WHOLE``: the backup was verified, and nothing was written. ``PLACED``: the streams are in place.
+``FOUND_WHOLE``: the backup has been verified; nothing is written yet. ``PLACED``: the streams are in place.
 ``FOLDERS_PLACED``: the streams and the lanes' folders are in place. ``STORED``: the job has been entered in the
 store."""
 
@@ -87,7 +87,7 @@ store."""
 _HOLD = os.environ.get("ANABRANCH_HOLD_AT", "")
 _NOTE = os.environ.get("ANABRANCH_HOLD_NOTE", "")
 RELEASED = ".released"
-"""To release all held processes, create a file whose name is the note's name followed by this suffix."""
+"""The suffix of the file that releases all held processes. Its name is ``ANABRANCH_HOLD_NOTE`` plus this suffix."""
 ACTIVE = bool(_HOLD)
 
 Watcher = Callable[[str, str, int], None]

@@ -73,8 +73,8 @@ class UnsupportedSparkError(UsageError):
 
 
 class JobFailedError(AnabranchError):
-    """The job failed because one of its lanes failed, or it was stopped while a command was waiting for it. The message
-    says why. If a lane failed, fix the cause and run the job again."""
+    """One of the job's lanes failed, or the job was stopped while a command was waiting for it. The message gives the
+    reason. If a lane failed, fix the cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):
@@ -108,9 +108,9 @@ class NotLeadingError(AnabranchError):
 
 
 class StoreUnavailableError(AnabranchError):
-    """The store's database cannot be reached, is held up, or has no disk space left. Also raised if this process has
-    used the database before, but the database is now locked, cannot be written, or refuses a login. The same call can
-    succeed later.
+    """The store's database cannot be reached, does not answer in time, or has no disk space left. Also raised if this
+    process has used the database before, but the database is now locked, cannot be written, or refuses a login. The
+    same call can succeed later.
 
     If the call was a write, it is not known whether the write has been stored.
     """
@@ -123,9 +123,9 @@ class FencedError(ConflictError):
 
 
 class LogError(AnabranchError):
-    """Records of a stream do not exist any more, or something is wrong with the files of a stream or a table. They are
-    missing, truncated or damaged, do not match their manifest, or cannot be written or deleted. If the message names a
-    missing or damaged file, restore the file."""
+    """Records of a stream do not exist any more, or files of a stream or a table are missing, truncated or damaged, do
+    not match their manifest, or cannot be written or deleted. If the message names a missing or damaged file, restore
+    the file."""
 
 
 class StalledError(AnabranchError):

@@ -16,9 +16,8 @@ class Control:
     """What a lane reports about itself to the readers of its output.
 
     Attributes:
-        watermark: the lane's watermark in Unix ms, before the batch with which the record is written; None if not known
-            yet. After this record, the log isn't expected to contain rows of the lane that are older than the
-            watermark.
+        watermark: the lane's watermark, in Unix ms, as it was before the record's batch; None if it wasn't known yet. After
+            this record, the log isn't expected to contain rows of the lane that are older than the watermark.
         predecessors: the closed lanes that this lane replaces. Their own control records no longer count.
         beside: the lane's co-writers and the lane itself. Each of them is mapped to the closed lanes that it replaces.
             The record names the co-writers, too, because a co-writer without records may write nothing for a long time.
@@ -50,7 +49,8 @@ def from_builtins(value: Mapping[str, Any], where: str) -> Control:
     """The inverse of :meth:`Control.to_builtins`. Unknown fields are ignored.
 
     Raises:
-        UnsupportedFormatError: the value has another version, or isn't a control record. The message names ``where``.
+        UnsupportedFormatError: the value has an unknown version, or isn't a control record. The message names
+            ``where``.
     """
     if value.get("version") != _VERSION:
         raise UnsupportedFormatError(

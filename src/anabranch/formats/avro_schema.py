@@ -16,8 +16,7 @@ _UNITS = {
         *(f"{kind}-{unit}" for kind in ("timestamp", "local-timestamp") for unit in ("millis", "micros", "nanos")),
     ),
 }
-"""For each numeric type, the logical types that say what a number counts. A number can count milliseconds, for
-example."""
+"""For each numeric type, the logical types that define the unit of its numbers, such as milliseconds."""
 _PROMOTED = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -25,7 +24,7 @@ _PROMOTED = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
-"""For each type, the other types as which Avro can read its values."""
+"""For each type, the other types that Avro can read its values as."""
 
 
 def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
@@ -44,8 +43,8 @@ def cut(record: Mapping[str, Any], names: Set[str]) -> dict[str, Any]:
 
 
 def difference(writer: Any, reader: Any) -> str | None:
-    """A description of the first column whose values would change their meaning when Avro reads them; None if there is
-    no such column.
+    """A description of the first column whose values would mean something else once Avro has read them; None if
+    there is no such column.
 
     Avro ignores logical types when it converts values from one schema to another. So it would read milliseconds as
     microseconds, or a decimal's digits with another scale. If the writer's type has no logical type, but is otherwise
@@ -264,7 +263,7 @@ def _inside(schema: Mapping[str, Any]) -> str | None:
 
 
 def _full(schema: Mapping[str, Any], space: str) -> str:
-    """The full name of a named type, without a leading dot if it has no namespace."""
+    """The full name of a named type. If the type has no namespace, its full name has no leading dot."""
     name = str(schema["name"])
     own = schema.get("namespace")
     return name if "." in name else f"{space if own is None else own}.{name}".removeprefix(".")

@@ -14,7 +14,7 @@ from anabranch.model.task import Task
 def group(request: Request) -> tuple[Task, ...]:
     """The tasks of a stage. Let g be the GCD of the partition counts of the streams that aren't broadcast. At factor 1,
     partition p of each of these streams goes to task p mod g (Samza's SAMZA-71). If producers write each key to
-    partition ``hash(key) mod n`` of a stream with n partitions, equal keys of all these streams are in one task.
+    partition ``hash(key) mod n`` of a stream with n partitions, all records of a key are in one task.
     """
     return into(request, task_count(request.grouped))
 

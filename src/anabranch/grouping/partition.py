@@ -11,8 +11,8 @@ from anabranch.model.task import Task
 
 
 def group(request: Request) -> tuple[Task, ...]:
-    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. The
-    records of a key are in one task across several such streams if all these streams have the same number of
+    """The tasks of a stage. At factor 1, partition p of every stream that isn't broadcast goes to task p. All
+    records of a key, from several such streams, are in one task if all these streams have the same number of
     partitions, n, and producers write each key to partition ``hash(key) mod n``.
     """
     count = max(stream.partitions for stream in request.grouped)

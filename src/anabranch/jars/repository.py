@@ -39,7 +39,7 @@ class Repository:
 def chosen(url: str | None = None, environment: Mapping[str, str] = os.environ, home: Path | None = None) -> Repository:
     """The repository to use. This is the first of the following that is given: ``url``, the URL in the environment
     variable ``ANABRANCH_MAVEN_REPOSITORY``, or the mirror of Maven Central in ``~/.m2/settings.xml``. If none is given,
-    it is Maven Central.
+    Maven Central is used.
 
     Raises:
         UsageError: the URL isn't an HTTP URL. Or ``settings.xml`` is needed and exists, but can't be read.

@@ -53,8 +53,7 @@ def planned(
 
 
 def ready(prepared: Prepared, settings: Settings) -> Prepared:
-    """The planned version, ready to be deployed: its schemas are registered, and its new streams and tables are
-    created."""
+    """Make a planned version ready to be deployed: register its schemas, and create its new streams and tables."""
     registered = preparation.formats(prepared.file, settings, prepared.formats, register=True)
     prepared = dataclasses.replace(prepared, formats=registered, known=None)
     outputs.create(prepared.plan, settings)

@@ -21,7 +21,7 @@ from anabranch.protocol.deployment import Program
 __all__ = ["PackedCode", "of"]
 
 _PACKED_WITHIN = 5.0
-"""How many seconds a start waits if the code is still being packed once Spark is running."""
+"""How many seconds a start, once Spark is running, still waits for the code to be packed."""
 
 _UNREADABLE = (
     "files that can't be read as TOML aren't stored with the job's code, because they may hold secrets; if the code "
@@ -57,8 +57,8 @@ class PackedCode:
     def _may_hold_secrets(self, path: Path) -> bool:
         """Whether a file could contain secrets and must therefore be left out of the packed code. This is true of a
         TOML file that has a section of anabranch's settings, or that can't be read, for example because it is half
-        edited. Only the stored settings are checked for secrets. They lack any settings of the file that are overridden
-        or unused. Containers don't need the file, because the settings are stored.
+        edited. The check for secrets covers only the stored settings, which lack any settings of the file that are
+        overridden or unused. Containers don't need the file, because the settings are stored.
         """
         if path.suffix.lower() != ".toml":
             return False
