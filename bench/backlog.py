@@ -14,15 +14,15 @@ verb itself. The output is compared with the input: it must contain each record 
 
 Other sides (``--sides``) run the job with factor 1:
 
-- ``stop``, ``interrupt`` (Ctrl-C) and ``drain`` are called five seconds after the lanes run, and measured until the
-  job's processes have ended.
+- ``stop``, ``interrupt`` (Ctrl-C) and ``drain`` are called five seconds after the lanes have begun to run, and
+  measured until the job's processes have ended.
 - ``deploy`` is called at the same moment, on a coordinator that starts containers. The result is how long output
   pauses.
 - ``watched`` processes all records in one batch. It measures how soon ``status`` has a figure after the function gets
   its first record, and how old figures get.
 - ``remaining`` lets batches take 30 s, and drains the job during such a batch. Ten times a second, it compares the time
-  left that ``drain`` shows with the time that the drain then took. ``remaining-latest`` does the same with ``--up-to
-  latest``.
+  left that ``drain`` shows with the time that the drain actually still took. ``remaining-latest`` does the same with
+  ``--up-to latest``.
 - ``minute`` prints how many records per second were processed in the first minute. It fails if a lane needs another
   attempt.
 

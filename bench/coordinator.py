@@ -43,7 +43,7 @@ ALLOWED_MS, ALLOWED_S, ALLOWED_MB = 50.0, 5.0, 1000.0
 PERIOD = 2.0
 PARTITIONS, FACTOR = 15_625, 64
 _SSPS = 10
-"""How many SSPs each container has in the plan. Heartbeats contain the positions of more SSPs."""
+"""How many SSPs each container has in the plan. Its heartbeats contain the positions of more SSPs than that."""
 _URL = re.compile(r"coordinator at (http://\S+?),")
 _MADE = "anabranch-bench-model"
 
@@ -84,7 +84,7 @@ class Figures:
     """The figures of one measurement.
 
     Attributes:
-        latencies: of heartbeats, in ms.
+        latencies: the latencies of heartbeats, in ms.
         coordinator: the share of a core that the coordinator used.
         driver: the share of a core that the simulated containers used.
         memory: the coordinator's memory, in MB.

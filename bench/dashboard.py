@@ -90,7 +90,7 @@ def serve(folder: Path, shape: str = SHAPE) -> None:
 
 
 def beating(served: Served) -> list[tuple[str, Heartbeat]]:
-    """A heartbeat of each container, which the container sends again and again with other figures."""
+    """A heartbeat of each container, which the container sends again and again, with different figures each time."""
     with Client(served.url, token=TOKEN, timeout=60.0) as client:
         status = client.status(JOB)
     of_seat: defaultdict[str, list[Lane]] = defaultdict(list)

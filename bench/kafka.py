@@ -1,13 +1,13 @@
-"""Records per second from Kafka to Kafka: anabranch, a query by hand, Kafka Streams and quixstreams on one broker.
+"""Records per second from Kafka to Kafka: anabranch, a handwritten query, Kafka Streams and quixstreams on one broker.
 
 Each side is started on a topic that is already full. Every 50 ms, the command looks up how far readers of committed
 records can read the side's output topic. A side is measured from the moment when 40 % of the expected output exists
 until all of it exists. Its rate is given in records of the input per second: the rate of the output, times the number
-of input records, divided by the number of output records. How many records are output is known: a filter passes on a
+of input records, divided by the number of output records. The number of output records is known: a filter passes on a
 known part of its input, and a running count writes a record for each message or, in batches, for each key and batch
 (every key occurs in every batch). The output of an exactly-once batch becomes visible when the batch's transactions are
-committed, so 40 % is always a whole number of batches. CPU seconds are those of all processes of the side during the
-measurement, without the broker.
+committed, so 40 % is reached exactly at the end of a batch. CPU seconds are those of all processes of the side during
+the measurement, without the broker.
 
 The workloads: ``filter`` looks at one field of the JSON and passes values on unchanged; ``rewrite`` reads all fields of
 a flight and writes them as new JSON; ``count`` keeps a count and a sum for each of 20,000 keys.

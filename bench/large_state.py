@@ -88,7 +88,7 @@ class Measured:
         return self.run.started.folder / ".anabranch" / "lanes"
 
     def move(self, what: str, act: Callable[[], object], stands_still: bool = True) -> None:
-        """Make a move, and print what it cost. If output is expected after the move, wait for it first."""
+        """Make a move, and print what it cost. If output is expected after the move, wait for it before printing."""
         time.sleep(SETTLED)
         before, begun, since = Files.of(self.lanes), time.monotonic(), time.time()
         act()

@@ -1,4 +1,4 @@
-"""How long a record takes from Kafka to Kafka through a filter: anabranch, a query by hand, Kafka Streams, Flink.
+"""How long a record takes from Kafka to Kafka through a filter: anabranch, a handwritten query, Kafka Streams, Flink.
 
 500 records a second (or ``--rate``) are sent, each with the time of sending. A consumer notes the time at which it
 receives each record of the output. Records that were sent in the first seconds after the first one arrived aren't

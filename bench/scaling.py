@@ -68,7 +68,7 @@ class Found:
 
 @dataclass
 class Measures:
-    """The results of one job, and of the query by hand that ran at the same time.
+    """The results of one job, and of the handwritten query that ran at the same time.
 
     Attributes:
         changes: the job's results, by change.
@@ -101,7 +101,7 @@ class Measures:
 
 @dataclass
 class Seen:
-    """When each record arrived in the output (seconds), and how long it took. A thread runs :meth:`watch`."""
+    """When each record arrived in the output, and its latency, both in seconds. A thread runs :meth:`watch`."""
 
     cluster: Cluster
     topic: str
@@ -152,7 +152,7 @@ class Runs:
     @contextmanager
     def fed(self, seconds: float) -> Iterator[None]:
         """Send records during the block. The block begins once records have been arriving in the output for
-        ``seconds``. Unless the side is the query by hand, the context ends once all records that were sent have
+        ``seconds``. Unless the side is the handwritten query, the context ends once all records that were sent have
         arrived.
         """
         self.stretches += 1

@@ -85,7 +85,7 @@ def _size(path: Path) -> int:
 
 
 def _resident_mb(pid: int) -> int:
-    """The memory of a process: what it alone uses, and its share of what it uses in common with other processes."""
+    """The memory of a process: what only it uses, plus its share of the memory that several processes use."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

@@ -1,8 +1,8 @@
 """How long a stateful lane takes until its first batch in another place, with a standby of its folder and without.
 
 The storage root is distant: it is on a WebHDFS server that the command starts, which delays each request, and limits
-the speed of each connection. ``taken over`` is the time from when a process begins to take over a lane, whose former
-process is gone and whose lease has ended, until the lane's first batch is committed. ``moved`` is the time from a
+the speed of each connection. ``taken over`` is the time from when a process begins to take over a lane (whose former
+process is gone, and has lost its lease) until the lane's first batch is committed. ``moved`` is the time from a
 ``scale`` that divides a running lane between two containers until both new lanes have committed records. A pair
 consists of one run without a standby and one with a standby, in the same Spark session.
 """

@@ -64,7 +64,7 @@ SIDES_OF = {
     "function": (ANABRANCH, QUIX, BYTEWAX, PYFLINK),
     "slow": (ANABRANCH, STREAMS, FLINK, QUIX),
 }
-"""The sides of workloads in which sides other than those in :data:`IN_JVM` take part."""
+"""The sides of each workload that isn't run by exactly the sides in :data:`IN_JVM`."""
 IN_JVM = (ANABRANCH, REAL, HAND, STREAMS, FLINK)
 NAMES = list(dict.fromkeys(entry.side for entry in SIDES))
 PROMISES = list(dict.fromkeys(entry.promise for entry in SIDES))

@@ -40,7 +40,7 @@ new MutationObserver(() => {
     for (const each of ['.figures strong', '.canvas canvas', 'main h1'])
         if (!(each in window.seen) && document.querySelector(each)) window.seen[each] = performance.now();
 }).observe(document, {childList: true, subtree: true});"""
-"""Notes when the elements appear that a benchmark waits for. Requests from outside would cost the page time, especially
+"""Notes when the elements that a benchmark waits for appear. Requests from outside would cost the page time, especially
 if the page is slowed down.
 """
 

@@ -27,7 +27,7 @@ it starts sooner but is slower.
 """
 
 PATIENT = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "60000"}
-"""With the timeouts of the tests, a broker counts as dead if it sends no heartbeat for 3 s."""
+"""Longer timeouts than in the tests, where a broker counts as dead if it sends no heartbeat for 3 s."""
 
 UNLED = {
     KafkaError._NOENT,
@@ -112,7 +112,7 @@ class Cluster:
         )
 
     def fill(self, topic: str, records: int, keys: int) -> int:
-        """Make a topic of flights (see :mod:`bench.support.flights`); returns how many of them are late."""
+        """Make a topic of flights (see :mod:`bench.support.flights`). Returns how many of these flights are late."""
         self.create(topic)
         begun = time.monotonic()
         folder = self.folder / f"fill-{topic}"

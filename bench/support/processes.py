@@ -15,7 +15,7 @@ from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PATIENCE = 30.0
-"""Seconds that processes have to end before they are killed."""
+"""How many seconds processes are given to end before they are killed."""
 
 
 class EndedError(Exception):

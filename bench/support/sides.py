@@ -84,8 +84,8 @@ FORMATS = {"filter": "string", "slow": "string"}
 """The formats of workloads that use a format other than JSON."""
 BY_BATCH = ("count", "windows", "join", "function", "slow")
 """Workloads whose batches all have an equal share of the input. The reasons: the output of ``count`` depends on its
-batches; a handwritten query with state gets batches; and the other workloads have so few records that their batches
-would not reach their final size.
+batches; a handwritten query with state gets such batches; and the other workloads have so few records that their
+batches would not reach their final size.
 """
 
 
@@ -135,8 +135,8 @@ def by_hand(task: Task, started: Side) -> None:
 class Anabranch:
     """``anabranch run``, as a user would type it.
 
-    With the real-time trigger, records aren't delayed to wait for others, because its users want low latency. Only if
-    latency doesn't matter for the task do records wait, as long as those of Kafka Streams.
+    With the real-time trigger, the producer doesn't delay records to send several at once, because users of this
+    trigger want low latency. Only for a task in which the rate matters more does it delay them, as in Kafka Streams.
 
     Attributes:
         checkout: a checkout of another commit, whose code runs; None for the code of this commit.

@@ -16,8 +16,9 @@ class Control:
     """What a lane reports about itself to the readers of its output.
 
     Attributes:
-        watermark: the lane's watermark, in Unix ms, as it was before the record's batch; None if it wasn't known yet. After
-            this record, the log isn't expected to contain rows of the lane that are older than the watermark.
+        watermark: the lane's watermark, in Unix ms, as it was before the record's batch; None if it wasn't known
+            yet. After this record, the log isn't expected to contain rows of the lane that are older than the
+            watermark.
         predecessors: the closed lanes that this lane replaces. Their own control records no longer count.
         beside: the lane's co-writers and the lane itself. Each of them is mapped to the closed lanes that it replaces.
             The record names the co-writers, too, because a co-writer without records may write nothing for a long time.

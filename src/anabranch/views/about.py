@@ -47,7 +47,7 @@ class DeploymentInfo(Document, frozen=True, kw_only=True):
     created_at: float
     changed_at: float
     artifact: str = ""
-    """The SHA-256 of the code; empty if the job runs in one process with its coordinator."""
+    """The SHA-256 of the code; empty if the job runs in the same process as its coordinator."""
     file: str = ""
     error: str | None = None
 

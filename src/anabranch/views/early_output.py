@@ -1,5 +1,5 @@
-"""The documents that describe rows that were emitted before their windows were complete, for the dashboard and the
-command line.
+"""The documents from which the dashboard and the command line learn about rows that were emitted before their windows
+were complete.
 """
 
 from __future__ import annotations

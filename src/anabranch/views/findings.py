@@ -1,4 +1,4 @@
-"""The document that lists findings, which are problems that hold a job back, for the dashboard and the command line."""
+"""The document from which the dashboard and the command line get findings: problems that hold a job back."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ LANES = ("id", "stage", "group", "seat", "state", "deployment", "factor", "epoch
 MARKS = ("lane", "at", "kind", "summary", "why")
 
 MarkKind = Literal["started", "ended", "failed", "retried", "fenced"]
-"""The kinds of events about a lane that are told apart. All other events have the kind ``other``."""
+"""The kinds that are distinguished among events about a lane. All other events have the kind ``other``."""
 
 
 class LaneTimes(Document, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class JobOverview(Document, frozen=True, kw_only=True):
     lag: int | None = None
     """The lag in offsets."""
     lag_trend: float | None = None
-    """The change in the lag per second, over the last minute."""
+    """By how many offsets per second the lag has changed, averaged over the last minute."""
     rows: float | None = None
     """The records that the job reads per second."""
     arriving: float | None = None
