@@ -159,7 +159,7 @@ def standbys() -> None:
 
 
 def large(anabranch: str) -> None:
-    """Measure the whole command, in a process of its own, for a problem in which all tasks already run somewhere."""
+    """Measure ``anabranch assign solve``, in a process of its own, for a problem in which all tasks already run."""
     asked = problem(50_000, 1_000, 9, home=True)
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as place:
         file = Path(place) / "problem.json"

@@ -3,7 +3,7 @@ query.
 
 Both sides read one Kafka topic and count by key in windows of ten seconds. The handwritten query is stopped in two
 ways: by ``query.stop()`` at once, which breaks off the running batch, so Spark repeats this batch at the next start; or
-by ``query.stop()`` after the running batch has been committed, for which a drain waits, too. In both cases, open
+by ``query.stop()`` after the running batch has been committed (a drain waits for this, too). In both cases, open
 windows stay in the query's state, whereas ``anabranch drain`` emits all windows in another batch.
 
 A side is measured from the moment when it gets its order (by a signal, or when the coordinator accepts a verb's

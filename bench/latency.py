@@ -1,7 +1,7 @@
 """How long a record takes from Kafka to Kafka through a filter: anabranch, a handwritten query, Kafka Streams, Flink.
 
 500 records a second (or ``--rate``) are sent, each with the time of sending. A consumer notes the time at which it
-receives each record of the output. Records that were sent in the first seconds after the first one arrived aren't
+receives each record of the output. Records that were sent in the first 20 s after the first arrival aren't
 counted. Sides run one after another on one broker.
 """
 

@@ -60,8 +60,8 @@ class Found:
         figure: from the function's first record to the first figure of a running batch.
         age: the longest time between two different figures of a running batch.
         factors: the factors that the job had, each with the second from which it had the factor.
-        remaining: how long the drain still took, first as predicted and then in fact, each time that the status was
-            read.
+        remaining: for each time that the status was read, how long the drain was then predicted to take, and how long
+            it actually still took.
     """
 
     began: float = 0.0

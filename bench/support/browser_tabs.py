@@ -1,4 +1,4 @@
-"""Pages of the dashboard in Chromium, and what the browser measures of them."""
+"""Pages of the dashboard in Chromium, and the browser's measurements of them."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ def _swapped(cost: Whole, at: Whole, rack: Whole, found: list[list[int]], task: 
 
 
 def _fits(at: Whole, rack: Whole, found: list[list[int]], task: int, number: int, client: int) -> bool:
-    """Whether a standby may go to ``client``: the client must not have the task already, and the task must not be in
-    fewer racks than before.
+    """Whether a standby may go to ``client``: the client must not have the task already, and the task must not end
+    up in fewer racks than before.
     """
     others = [int(at[task]), *(one for place, one in enumerate(found[task]) if place != number)]
     racks = {int(rack[one]) for one in others}

@@ -51,7 +51,7 @@ def expanded(stage: StageModel, inputs: Sequence[Input], before: int, factor: in
     In a stateful stage, each partition goes to the task that has the state of the partition's keys, according to
     ``stage.base``. A stateless stage is grouped like a new stage, with one exception: with ``cogroup``, the stage keeps
     its number of tasks at factor 1 if that is possible. So if the inputs stay the same, the tasks at factor 1 stay the
-    same, too. This doesn't hold for the grouper ``all``, which makes one task for each container.
+    same, too. This isn't true of the grouper ``all``, which makes one task for each container.
 
     Args:
         inputs: the stage's inputs after the change, with their partition counts.

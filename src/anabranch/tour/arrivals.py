@@ -23,8 +23,8 @@ class Arrivals:
     """A context manager that writes flights to a stream, from :meth:`start` until :meth:`stop` or the end of the block.
 
     Args:
-        rate: flights per second at the beginning. The rate can be changed later. The actual rate is proportional to the
-            number of remaining flights, so that the flights never run out.
+        rate: flights per second while no flights have been written yet; can be changed later. The actual rate falls in
+            proportion to the number of remaining flights, so that the flights never run out.
     """
 
     def __init__(self, system: System, stream: str, rate: float) -> None:

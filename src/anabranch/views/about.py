@@ -24,8 +24,8 @@ class CoordinatorInfo(Document, frozen=True, kw_only=True):
     lease: float
     """For how many seconds after a heartbeat a container counts as alive."""
     grace: float | None
-    """How many seconds after the end of a silent container's lease the container loses its seat. None if the container
-    keeps the seat until another process takes the seat.
+    """A silent container loses its seat this many seconds after the end of its lease. None if the container keeps the
+    seat until another process takes the seat.
     """
     invalid_heartbeats: int
     store: str
