@@ -247,8 +247,8 @@ def is_fenced(error: BaseException) -> bool:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another attempt would fail in the same way, because the error's cause doesn't change on its own. Such a
-    cause is, for example, the state of a lane, a stream, a setting or a file.
+    """Whether another attempt would fail in the same way, because the error's cause (such as a lane, a stream, a
+    setting or a file) doesn't change on its own.
     """
     if isinstance(error, _FINAL):
         return True

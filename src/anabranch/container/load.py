@@ -17,8 +17,8 @@ _WINDOW = 30.0
 _EVERY = 1.0
 
 Worked = Mapping[tuple[int, int], float]
-"""How many seconds functions have worked on each bucket. The first part of a key is the number that the bucket's task
-has at factor 1; the second part is the number of the bucket."""
+"""How many seconds functions have worked on each bucket. A bucket is given by two numbers: the number that its task has
+at factor 1, and the bucket's own number."""
 _NOTHING: Worked = {}
 
 

@@ -45,7 +45,7 @@ class Restarts:
     """The replacements of a process so far.
 
     Attributes:
-        number: how many replacements there were in a row, with no progress of the failed lane in between.
+        number: how many replacements there were in a row, without progress by the failed lane in between.
         batches: the highest batch that each lane was known to have committed at the last replacement (-1: none).
         why: the reason for the last replacement.
     """

@@ -104,7 +104,7 @@ class Standbys:
 
     def _say(self, copy: StandbyOrder, why: str) -> None:
         """Log why a standby can't be kept up to date. The log is throttled because each error message of S3 contains a
-        different id, so that a repeated error looks new."""
+        different id, which makes a repeated error look new."""
 
         def say(text: str) -> None:
             log.warning("a standby can't be kept up to date", lane=copy.lane, error=text)

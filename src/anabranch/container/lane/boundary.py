@@ -21,7 +21,7 @@ from anabranch.throttle import Throttled
 __all__ = ["Boundary"]
 
 _TELL_EVERY = 1.0
-"""The seconds between two updates of a lane's report that say what the lane waits for."""
+"""The seconds between two updates of ``waits``, what the lane waits for, in a lane's report."""
 
 
 class Boundary:

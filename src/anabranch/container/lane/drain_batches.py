@@ -85,8 +85,8 @@ class Drain:
     now: Callable[[], int]
 
     def __call__(self) -> Outcome:
-        """Read all records that the lane must still read. Once all lanes have done so, run the last batch, if there is
-        anything for it to do."""
+        """Read all records that the lane must still read. Once every lane of the job has done so, run the last batch,
+        if there is anything for it to do."""
         if self.folder.pending:
             self.run()
         while (wanted := self.wanted()) is not None and not self.leaving():

@@ -87,7 +87,7 @@ class Monitor:
         self.time_noted = True
 
     def note_batch_size(self, *, ends: bool = False) -> None:
-        """Store the current limit for the number of records in a batch, so that later processes and lanes can start
+        """Store the current limit on the number of records in a batch, so that later processes and lanes can start
         with this limit. Does nothing if the limit isn't known. ``ends`` is True if the lane is ending."""
         query = self._attempt.query
         if query is not None and not query.plan.real_time and query.pacer.is_known:

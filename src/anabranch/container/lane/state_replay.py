@@ -21,7 +21,7 @@ the times of the oldest ones are added up."""
 
 
 class StateReplay:
-    """Keeps the estimate for one lane up to date with the lane's batches. ``tasks`` is the number of Spark tasks that
+    """Keeps the estimate for one lane up to date as the lane's batches end. ``tasks`` is the number of Spark tasks that
     replay at the same time. If Spark doesn't report its snapshots, the changes that new batches make are left
     out of the estimate."""
 
