@@ -195,7 +195,7 @@ class Container:
             yield msgspec.structs.replace(each, closing=False)
 
     def _close_prepared(self) -> None:
-        """Close the lanes that were kept running, once the preparation of their successors has ended or taken too long."""
+        """Close the lanes that were kept running, once the successors' preparation has ended or taken too long."""
         held, self._closing = self._closing, []
         for each, following in held:
             if self._preparations.under_way(following):

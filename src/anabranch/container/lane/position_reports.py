@@ -12,7 +12,8 @@ __all__ = ["PositionReports"]
 _EVERY = 1.0
 _MOST = 60.0
 """The pause between two commits lasts at least ``_EVERY`` seconds. While commits fail, the pause grows to at most
-``_MOST`` seconds. Commits fail, for example, if the user has no right to commit, or if the group's coordinator is unavailable."""
+``_MOST`` seconds. Commits fail, for example, if the user has no right to commit, or if the group's coordinator is
+unavailable."""
 
 
 class PositionReports:

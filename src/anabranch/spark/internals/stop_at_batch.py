@@ -66,7 +66,7 @@ def end(
     If this Spark lacks the surface, this function only calls ``stop()``, as soon as no batch is being written or
     ``hurry`` returns true.
 
-    A call of ``stop()`` can leave a batch planned but uncommitted. The caller of this function must then start another
+    A call to ``stop()`` can leave a batch planned but uncommitted. The caller of this function must then start another
     query that finishes this batch, or undo the planning of the batch.
 
     Args:

@@ -101,7 +101,7 @@ class PythonName:
 @dataclass(frozen=True)
 class Probe:
     """Whether a session's Spark has a surface and, if the surface was tried, whether it works. ``missing`` describes
-    what is missing or doesn't work; empty if nothing is.
+    what is missing or doesn't work; empty if nothing is wrong.
     """
 
     surface: Surface

@@ -131,7 +131,7 @@ def _covers(group: Group, node: Node) -> bool:
 
 
 def fans_out(group: Group, start: Node) -> bool:
-    """Whether everything after ``start`` can be computed in one pass. If so, all branches consist of SQL operators, no
+    """Whether everything after ``start`` can be computed in one pass. True if all branches consist of SQL operators, no
     branches come together again, and none ends in ``foreach_batch``.
     """
     ways = _ways(group, start.id)

@@ -24,7 +24,7 @@ _KEYWORD = re.compile(
     r"select|some|then|when|where)$",
     re.IGNORECASE,
 )
-"""The words after which an operand begins, so that a star there isn't a multiplication."""
+"""The words after which an operand begins. A star right after such a word isn't a multiplication sign."""
 
 
 def names(expression: str, column: str) -> bool:

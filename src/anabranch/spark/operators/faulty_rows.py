@@ -39,7 +39,7 @@ class Fault:
 
 def without(frame: DataFrame, what: str, faults: Sequence[Fault], inputs: Mapping[int, str]) -> DataFrame:
     """The DataFrame without the rows that have any of the faults. When Spark computes the result, each row that is left
-    out goes to the ``by`` of one of the row's faults. If that ``by`` is None, the row fails the lane.
+    out goes to the receiver of one of the row's faults. If that fault's ``by`` is None, the row fails the lane.
 
     Faults with the same ``by`` are handled in one step, because each receiver can write only once in a Spark task.
 

@@ -89,7 +89,7 @@ class Context:
         functions: the functions of the job, by node.
         keys: the key columns after each node.
         times: the event-time column after each node.
-        changed: the nodes of the stage after which rows may have keys or event times that a function has changed.
+        changed: those of the stage's nodes after which rows may have keys or event times that a function has changed.
         on_error: returns the object that receives rows that can't be processed; None if such a row fails the lane.
         on_null_key: like ``on_error``, for rows with a null key that reach state or a shuffle inside the query.
         on_late: returns the object that receives late rows that become dead letters.

@@ -52,7 +52,7 @@ class Lookups:
 
         Raises:
             OperatorError: the table can't be read. Another attempt may succeed.
-            StateError: a column is missing, or has another type than when the job was planned.
+            StateError: a column is missing, or its type has changed since the job was planned.
             PySparkException: the table can't be read, and the text of Spark's error contains an anabranch error that
                 says why.
             GraphError: as for :func:`load`.

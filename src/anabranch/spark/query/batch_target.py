@@ -16,7 +16,7 @@ from anabranch.spark.query.sources import LaneSources
 __all__ = ["LaneBatchTarget", "place_of"]
 
 _FIRST = 50
-"""The limit for the records in the first batch of a lane that calls functions, if nothing is known from earlier batches
+"""The limit on the number of records in the first batch of a lane that calls functions, if no earlier batch is known
 and the lane has few SSPs. (``[job] max_rows_per_batch`` may be lower.) Even if each of these records takes a second,
 the batch takes less than a minute.
 """
@@ -64,7 +64,7 @@ class LaneBatchTarget:
 
     @property
     def _least_rows(self) -> int:
-        """The smallest limit for the number of records in a batch: one record for each of the lane's SSPs, because
+        """The smallest limit on the number of records in a batch: one record for each of the lane's SSPs, because
         functions work on several buckets at the same time. At most :data:`_BUCKETS` SSPs count.
         """
         return max(1, min(len(self.plan.lane.ssps), _BUCKETS))
