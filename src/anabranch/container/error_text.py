@@ -112,7 +112,7 @@ _INFRASTRUCTURE = re.compile(
     r"^(?:STREAM_FAILED|INTERNAL_ERROR|TASK_WRITE_FAILED|FAILED_READ_FILE|FAILED_EXECUTE_UDF|PYTHON_|STDS_|"
     r"CANNOT_LOAD_|CANNOT_WRITE_|CANNOT_CREATE_|CONCURRENT_STREAM_LOG_UPDATE|UNABLE_TO_)"
 )
-"""Error conditions with which Spark says where something failed, but not why. The deeper cause is shown instead."""
+"""Error conditions of Spark that show where something failed, but not why. The deeper cause is reported instead."""
 
 _OF_SYSTEMS = _Kind(lambda _: False, "")
 """A placeholder in ``_KINDS``. :func:`_kinds` replaces it with the failures that the clients of systems report."""

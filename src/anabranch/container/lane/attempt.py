@@ -114,7 +114,7 @@ class Attempt:
         return self.build(self.folder, str(self.clock), self.starting, self.counts.drop)
 
     def use(self, query: LaneQuery) -> LaneQuery:
-        """Make this the lane's query. The counts of former queries are kept."""
+        """Set the lane's query. The counts of former queries are kept."""
         if self.query is not None and self.query is not query:
             self.counts.late += self.query.outputs.late
             query.pacer.go_on(self.query.pacer)

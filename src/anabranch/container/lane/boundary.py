@@ -114,7 +114,7 @@ class Boundary:
         self._monitor.take_progress(started)
 
     def _takes_back(self, query: LaneQuery) -> bool:
-        """Forget the batch that a former query has started, if this is allowed and no part of the batch is in an
+        """Forget the batch that a former query started, if this is allowed and no part of the batch is in an
         exactly-once output or a table. Returns whether the batch was forgotten."""
         attempt, folder = self._attempt, self._attempt.folder
         repeats = query.outputs.repeats and not self._life.closes_now()

@@ -1,8 +1,8 @@
 """The Python daemon from which the workers of Spark tasks are forked. The daemon imports the workers' modules once, for
 all workers.
 
-A worker collects garbage between Spark tasks. Imported objects are excluded, because examining them would take longer
-than many Spark tasks take.
+A worker collects garbage between Spark tasks. Imported objects are excluded, because examining them would often
+take longer than a Spark task.
 """
 
 from __future__ import annotations

@@ -89,5 +89,5 @@ class BroadcastRouting:
 
     @cached_property
     def _is_uneven(self) -> bool:
-        """Whether some tasks start at a larger offset than others."""
+        """Whether some tasks start at a higher offset than others."""
         return any(len(set(broadcasts.begins(self.lane, ssp).values())) > 1 for ssp in self.ssps)

@@ -373,8 +373,8 @@ def _into_state(node: Node, before: int, frame: DataFrame, context: Context) -> 
     What happens to rows that aren't accepted depends on whether a function of the job may have changed keys or event
     times in this stage:
 
-    - If a function may have changed keys or event times, ``on_null_key`` and ``on_error`` say whether these rows are
-      rejected here or fail the lane.
+    - If a function may have changed keys or event times, ``on_null_key`` and ``on_error`` determine whether these
+      rows are rejected here or fail the lane.
     - If no function can have changed them, all that these rows lack is a key, because sources leave out records without
       event time. If ``on_null_key`` is "fail", such a row fails the lane. Otherwise, the rows are left out here, and
       :class:`anabranch.spark.query.rejections.Rejections` rejects their records.

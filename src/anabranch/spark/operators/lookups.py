@@ -129,7 +129,7 @@ def _last(node: Node, stream: str, raw: DataFrame, formats: Mapping[str, Format]
     greatest timestamp or, if timestamps are equal, the greatest offset.
 
     Records with a null key don't count. A key whose latest record has a null value is left out. If ``fails`` is false,
-    unreadable records are skipped, so that the latest readable record of a key counts. If ``fails`` is true, using the
+    unreadable records are skipped, and the latest readable record of a key counts. If ``fails`` is true, using the
     result fails when the latest record of a key is unreadable.
 
     Args:

@@ -150,7 +150,7 @@ def _given(column: StructField, alias: str, is_key: bool, beyond: Column | None)
     would make Spark drop late rows.
 
     Args:
-        is_key: whether rows are grouped by the column. If so, zeros lose their sign, so that they are in one group.
+        is_key: whether rows are grouped by the column. If so, zeros lose their sign: 0.0 and -0.0 are in one group.
         beyond: a condition that is true for values that Python can't represent, and that are replaced. None if the
             column has no such values.
     """

@@ -1,5 +1,5 @@
 """Determines whether a batch can still be broken off. The driver makes a batch visible to others step by step. Before
-each step, the driver calls the query's :class:`Gate`. When the gate is shut, this call raises an error, so the driver
+each step, the driver calls the query's :class:`Gate`. Once the gate is shut, this call raises an error, so the driver
 can't take the step.
 
 If an output has slots (in Kafka), Python workers make the output's rows visible without calling the gate. Only the

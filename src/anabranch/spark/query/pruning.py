@@ -20,7 +20,7 @@ from anabranch.spark.operators.frames_of_operators import Context, apply
 from anabranch.spark.values import codec, meta_column
 
 _PASSED_ON = re.compile(r"^\s*\*|\.\s*\*")
-"""Matches stars behind which no use of a column can be hidden: ``*`` and ``* except (a)`` only pass columns on, and
+"""Matches stars that can't hide the use of a column: ``*`` and ``* except (a)`` only pass columns on, and
 ``s.*`` names the column ``s``.
 """
 
