@@ -1,4 +1,4 @@
-"""Joins two streams in Spark: pairs rows that have the same task and stage key, if their event times are close enough."""
+"""Joins two streams in Spark: pairs rows with the same task and stage key if their event times are close enough."""
 
 from __future__ import annotations
 
