@@ -201,7 +201,7 @@ def _printed(error: BaseException, outermost: bool) -> str:
 
 
 def _groups(lines: Sequence[str]) -> Iterator[list[Cause]]:
-    """Yields a list of causes for each printed chain of exceptions, ordered from the outermost to the deepest. (Python
+    """For each printed chain of exceptions, yields a list of the causes, from the outermost to the deepest. (Python
     prints the deepest first, Java last.) A yielded list can be empty."""
     group: list[Cause] = []
     frames: list[Frame] | None = None

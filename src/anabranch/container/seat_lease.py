@@ -14,7 +14,7 @@ from anabranch.protocol.standby import StandbyReport
 __all__ = ["SeatLease", "SentHeartbeat"]
 
 _STOPPING = 1 / 3
-"""The share of a lease that is reserved for stopping, because nothing must be written after the end of the lease."""
+"""The share of a lease that is reserved for stopping, so that nothing is written after the end of the lease."""
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,9 @@ class Context:
         return counted, list(patterns.of_model(present.model).values())
 
     def locate(self, job: str, counts: Iterable[str] = ()) -> None:
-        """Look up the racks of the replicas of all streams that a job reads, and keep them in the running job. Does
-        nothing if no seat of the job has a known rack. If a system doesn't answer, and the job's settings don't place
-        tasks by racks, no replicas are kept.
+        """Look up the racks of the replicas of all streams that a job reads, and store these racks in the running
+        job. Does nothing if no seat of the job has a known rack. If a system doesn't answer, and the job's settings
+        don't place tasks by racks, the racks stored before are removed.
 
         Args:
             counts: more streams to look up, as ``system/stream``.
