@@ -14,8 +14,8 @@ __all__ = ["Archive", "ArchivedFile", "DeletedError", "Publication", "StreamCut"
 
 
 class DeletedError(Exception):
-    """The stream's retention deleted records in a cut after the cut was made. The error's text is the path of a file
-    that contained some of these records.
+    """After a cut was made, the stream's retention deleted some of the cut's records. The error's text is the path of
+    a file that contained some of these records.
     """
 
 

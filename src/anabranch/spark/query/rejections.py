@@ -24,7 +24,7 @@ class Rejections:
 
     Attributes:
         reports: the names of the ``read`` operators whose unreadable records this lane rejects.
-        dropping: the faults (``"null_key"`` or any of ``decoding.FAULTS``) for which records are only counted.
+        dropping: the faults (``"null_key"`` or any of ``decoding.FAULTS``) whose records are only counted.
         keyless_rows: finds rows that reach the lane's stateful operator with a null key. Called with rows of each
             operator that reads streams, by the id of the operator's node. Returns the origin (source, partition,
             offset) of each row with a null key, with the fault and the reason.

@@ -80,8 +80,8 @@ class RecordDecoding:
 
     def opened(self, raw: DataFrame, explains: bool = False) -> DataFrame:
         """The records, with two changes. The decoded values replace the values' bytes, and additional columns say
-        whether the value and the key are faulty. (Spark copies all columns of a DataFrame that it observes. So the
-        bytes are dropped.)
+        whether the value and the key are faulty. (If Spark observes a DataFrame, it copies all
+        columns of the DataFrame. So the bytes are dropped.)
 
         Args:
             raw: the records of the source. Columns other than ``value`` are kept.

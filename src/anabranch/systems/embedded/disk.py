@@ -29,7 +29,7 @@ __all__ = [
 
 LOCKED_OUT_SECONDS = 60.0
 """How many seconds :func:`exclusive` and :func:`shared` wait for a lock before they fail. Processes normally hold a
-lock for well below a second, or for some seconds on a slow disk. Only two kinds of processes hold a lock for longer: a
+lock for well under a second, or for some seconds on a slow disk. Only two kinds of processes hold a lock for longer: a
 frozen process, and a process that creates or expands a stream with thousands of partitions.
 """
 
@@ -72,7 +72,7 @@ def replace(path: str, content: bytes) -> None:
 
 
 def remove_temporary(folder: str) -> None:
-    """Remove the unfinished files that killed processes have left in a folder. The caller must exclude writers."""
+    """Remove unfinished files left in a folder by processes that were killed. The caller must exclude writers."""
     for name in os.listdir(folder):
         if name.startswith(".") and name.endswith(_TEMPORARY):
             os.unlink(os.path.join(folder, name))
