@@ -121,7 +121,7 @@ _SAID_BY_US = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 def master_of(master: str | None, cores: int = 0) -> str:
     """Spark's master: the configured master or, if no master is configured, a local one. The local master retries Spark
-    tasks, and uses all cores of this machine. It has at least 2 cores, and at least ``cores`` cores.
+    tasks. It has as many cores as this machine, but at least 2, and at least ``cores``.
 
     Args:
         master: the configured master, if any.

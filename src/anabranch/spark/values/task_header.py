@@ -23,7 +23,7 @@ class TaskNames:
     Attributes:
         by_number: a name for each number that a task can have at factor 1. If each number belongs to only one of the
             lane's tasks, the names are full names, such as ``Partition_3`` or ``Partition_3-1-8``. If a number belongs
-            to several tasks, which differ in their buckets, the names lack the bucket, such as ``Partition_3``.
+            to several tasks, which differ in their buckets, the names, such as ``Partition_3``, lack the bucket.
         factor: 1 if ``by_number`` has full names. If the names lack the bucket, the lane's factor, because a row's task
             then depends on the row's bucket as well.
     """

@@ -1,5 +1,5 @@
-"""Deletes records that a stream's retention doesn't keep (while the stream is being written, and on request), and
-records of intermediate streams that no lane will read again."""
+"""Deletes records that a stream's retention doesn't keep, both while the stream is being written and on request. Also
+deletes those records of intermediate streams that no lane will read again."""
 
 from __future__ import annotations
 
