@@ -19,7 +19,7 @@ from anabranch.views.lane_times import MarkKind
 __all__ = ["HASTE", "STARTED_AGAIN", "began", "hastened", "measured", "moved", "of_lane", "predicted", "stays"]
 
 STARTED_AGAIN = "the job was started again"
-"""The recorded reason why processes lose their seats if their job has stopped and is started again."""
+"""The reason that is recorded when processes lose their seats because their stopped job is started again."""
 HASTE = "batches that are written at least once, or were given to foreach_batch, may be repeated"
 
 

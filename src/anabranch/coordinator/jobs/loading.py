@@ -57,7 +57,7 @@ def loaded(
 
     Args:
         settings: the job's settings, if the deployment has no program that contains them.
-        former: the job as this coordinator has served it so far; None if it hasn't served the job.
+        former: the running job that has represented the job in this coordinator so far; None if there is none.
     """
     given = (settings or {}) if stored.program is None else stored.program.settings
     revision, changed_at = surroundings.first(), stored.changed_at
@@ -90,8 +90,8 @@ def adopted(
     surroundings: Surroundings, store: Store, stored: DeploymentRecord, former: RunningJob | None
 ) -> RunningJob:
     """The running job that represents a stored deployment, in the state in which a coordinator left the job. The leases
-    of the job's processes begin anew. ``former`` is the job as this coordinator has served it so far; None if it hasn't
-    served the job.
+    of the job's processes begin anew. ``former`` is the running job that has represented the job in this coordinator so
+    far; None if there is none.
     """
     job, lease_ends = stored.job, surroundings.clock() + surroundings.lease
     model = store.model(job, stored.id, stored.generation)

@@ -1,5 +1,5 @@
-"""Decides when an event reports that a batch takes a long time (after 30 seconds, 60 seconds, 120 seconds and so on),
-and what the event says.
+"""Decides when an event reports that a batch is taking a long time (after 30 seconds, 60 seconds, 120 seconds and so
+on), and what the event says.
 """
 
 from __future__ import annotations

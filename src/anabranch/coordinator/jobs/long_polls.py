@@ -42,8 +42,8 @@ class LongPolls:
                 self._waiting.discard(poll)
 
     def wake(self, has_news: Callable[[str, int], bool]) -> None:
-        """Wake the clients for which ``has_news`` returns True. The function gets the container for which a client
-        waits, and the revision that the client has seen."""
+        """Wake the clients for which ``has_news`` returns True. The function gets the container for whose
+        orders a client waits, and the revision that the client has seen."""
         with self._lock:
             waiting = list(self._waiting)
         for poll in waiting:

@@ -59,8 +59,9 @@ class CurrentDeployment:
     """The deployment that another one should follow.
 
     Attributes:
-        running_job: the job; None if it doesn't run.
-        former: the former deployments that haven't actually been replaced yet, latest first; empty if the job runs.
+        running_job: the running job; None if the job isn't running.
+        former: the former deployments that haven't actually been replaced yet, latest first; empty if the job is
+            running.
     """
 
     stored: DeploymentRecord
@@ -98,7 +99,7 @@ def deployed(
     Args:
         present: the deployment to replace.
         start: the other version, as a request to start it.
-        again: the first deployment of the version, if the job returns to a former version; 0 for a new version.
+        again: the first deployment of the version, if the job returns to an earlier version; 0 for a new version.
         drop_state: the operators whose state may be dropped.
         request: the request's id; empty if it has none.
 

@@ -52,8 +52,8 @@ def coming(job: RunningJob) -> tuple[Lane, ...]:
 
 
 def renew(job: RunningJob) -> bool:
-    """Determine the offer for each seat. Returns True if any seat has got its first offer, or if any offer is news
-    compared with the seat's former offer: see :meth:`Offer.is_news`.
+    """Determine the offer for each seat. Returns True if any seat has received its first offer, or if any offer is
+    news compared with the seat's previous offer: see :meth:`Offer.is_news`.
     """
     holders = {process.record.seat: process.record.deployment for process in job.seats.processes.values()}
     running: dict[str, list[WantedLane]] = {}
@@ -179,7 +179,7 @@ def answer(job: RunningJob, process: Process, seen: int, now: float) -> Heartbea
 
 def _writing(job: RunningJob, *, drains: bool) -> set[str]:
     """The lanes whose outputs may still grow. In a drain, a lane's outputs may grow until the lane and all lanes that
-    continue from it are closed. If the job doesn't drain, a lane's outputs may grow until the last lanes that
+    continue from it are closed. If the job isn't draining, a lane's outputs may grow until the last lanes that
     continue from it have caught up and ended.
     """
     if drains:

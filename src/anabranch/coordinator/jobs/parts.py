@@ -66,7 +66,7 @@ class Process:
 @dataclass(frozen=True)
 class Offer:
     """What the process in a seat should run. If a new offer must be sent to the process (see :meth:`is_news`), the new
-    offer has a higher ``revision`` than the former offer.
+    offer has a higher ``revision`` than the previous offer.
     """
 
     revision: int
@@ -220,7 +220,7 @@ class Seats:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """The executions of those processes without a seat that wait for task slots of a Spark cluster."""
+        """The executions of the processes that have no seat and wait for task slots of a Spark cluster."""
         return frozenset(execution for execution in self.asked if self.resting[execution].waits_for_slots)
 
     def returning_since(self, since: float) -> dict[str, float]:
@@ -229,8 +229,8 @@ class Seats:
         return dict(self.returning)
 
     def standing_by(self, since: float) -> frozenset[str]:
-        """The executions of those processes without a seat whose last request for a seat came at ``since`` or later.
-        Processes whose last request came earlier are forgotten.
+        """The executions of the processes that have no seat, and last asked for one at ``since`` or later. Processes
+        that last asked before ``since`` are forgotten.
         """
         self.asked = {execution: at for execution, at in self.asked.items() if at >= since}
         self.resting = {execution: its for execution, its in self.resting.items() if execution in self.asked}

@@ -27,8 +27,8 @@ _AT_MOST = 2.0
 """The largest factor by which a single change can raise or lower the overhead that is expected of later
 changes."""
 _COLD = 1.4
-"""The multiple of the usual overhead that the first change within containers is assumed to have, because Java and
-Python must first load and compile the code for changes.
+"""The assumed overhead of the first change within containers, as a multiple of the usual overhead. During this change,
+Java and Python must also load and compile the code for changes.
 """
 _STATELESS = {
     Kind.SAME: 0.6,

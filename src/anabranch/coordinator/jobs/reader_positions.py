@@ -220,8 +220,8 @@ class ReaderPositions:
     def _unread(self, job: str) -> tuple[Positions | None, set[str]]:
         """The lowest offsets that a job still has to read, and its intermediate streams. The result is None and an
         empty set if the job isn't served, while the job is being changed, and while none of a new deployment's lanes
-        has begun. The reason is that the change or the deployment can still be undone. If it is undone, other lanes may
-        continue from where closed lanes ended.
+        has begun. In the last two cases, the change or the deployment can still be undone. If it is undone, other lanes
+        can continue from where closed lanes ended.
         """
         with self.registry.locked_as_seen():
             served = self.registry.jobs.get(job)
@@ -231,7 +231,7 @@ class ReaderPositions:
             return still_to_read(served.lanes, served.known, served.reports), own
 
     def _purge(self, job: str, systems: Systems) -> bool:
-        """Delete from the job's intermediate streams the records that all lanes had already read at the previous turn.
+        """Delete from the job's intermediate streams the records that all lanes had already read by the previous turn.
         Returns whether the lanes read intermediate streams.
         """
         found, own = self._unread(job)

@@ -216,9 +216,8 @@ class RunningJob:
         ]
 
     def spoilt(self, followed: bool = False) -> list[Lane]:
-        """The lanes that failed before they began. By default, only lanes of the current generation are included. If
-        ``followed`` is True, only lanes from which other lanes continue are included. Lanes without predecessors count
-        only if :attr:`follows` is true.
+        """The lanes that failed before they began: lanes of the current generation or, if ``followed`` is True, lanes
+        from which other lanes continue. Lanes without predecessors count only if :attr:`follows` is true.
         """
         found = [
             lane

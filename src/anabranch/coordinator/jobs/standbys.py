@@ -67,7 +67,7 @@ def _moving(job: RunningJob, runners: Mapping[str, str]) -> dict[str, list[str]]
 
 
 def unready(job: RunningJob) -> frozenset[str]:
-    """The closing lanes that, for a limited time, keep running until there are standbys for their successors."""
+    """The closing lanes that keep running, for a limited time, until there are standbys for their successors."""
     if not (job.standbys.patient and job.settings.assignment.standbys and job.state is DeploymentState.CHANGING):
         return frozenset()
     there = members(job).values()

@@ -22,9 +22,9 @@ ENDS_WITHIN = 75.0
 """How many seconds a container has to end after a signal. (Containers promise to end within 60 seconds.)"""
 SURPLUS_FOR = 10.0
 SPARE_AFTER = 30.0
-"""How many seconds the launcher waits before it starts processes that would only stand by. Otherwise, they would
-compete for cores with a change or a failover. The wait begins when the processes that the change or the failover needs
-are ready.
+"""How many seconds the launcher waits before it starts processes that would only stand by. Without this wait, they
+would compete for cores with a change or a failover. The wait begins when the processes that the change or the failover
+needs are ready.
 """
 READY_WITHIN = 120.0
 """The longest time, in seconds, that the launcher waits for the processes that a change or a failover needs before
