@@ -83,8 +83,8 @@ class Output(Protocol):
         ...
 
     def limit(self, stream: str) -> float:
-        """The size limit in bytes for a record of a stream. A margin for the overhead of sending the record is already
-        subtracted. If there is no limit, the result is infinite."""
+        """The size limit in bytes for a record of a stream. A margin for the overhead of sending the record has already
+        been subtracted. If there is no limit, the result is infinite."""
         ...
 
 

@@ -44,8 +44,8 @@ class ReaderLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Readers(Protocol):
-    """The readers of a system's streams. Records at or after a reader's position aren't deleted because of a retention,
-    unless :meth:`System.retain` is called with ``past_readers``.
+    """The readers of a system's streams. A retention doesn't delete records at or after a reader's position, unless
+    :meth:`System.retain` is called with ``past_readers``.
     """
 
     def of(self, stream: str, job: str) -> Reader | None:
@@ -61,8 +61,8 @@ class Readers(Protocol):
         ...
 
     def hold(self, stream: str, job: str, positions: Mapping[int, int]) -> None:
-        """Make a job a reader of a stream. If the job is a reader already, each partition gets the lower one of the old
-        and the new position.
+        """Make a job a reader of a stream. If the job is a reader already, each partition gets the lower of its old and
+        new positions.
 
         Once this method has returned, the reader is stored durably, and all deletions that didn't consider this reader
         have ended. So all records that still exist at or after the reader's positions are kept.

@@ -42,8 +42,8 @@ class Log:
         self._indexes: dict[tuple[str, int], PartitionIndex] = {}
 
     def create(self, stream: str, partitions: int) -> StreamInfo:
-        """Create a stream, or return the existing one. If the process is killed during this call, the stream is either
-        complete or doesn't exist.
+        """Create a stream, or return the existing one. If the process is killed during this call, the stream either
+        is complete or doesn't exist.
 
         Raises:
             ConflictError: the stream exists with another number of partitions.

@@ -66,9 +66,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
             of the lane's new marker.
         at: when the entry was written, in Unix milliseconds.
         control: a control record (:mod:`anabranch.event_time.control`), which takes up no offset.
-        writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes. The least recently
-            updated marker comes first. So a partition's last entry shows the last batch that each of these lanes has
-            published in the partition.
+        writers: the markers of all open lanes, and of the last :data:`CLOSED_KEPT` closed lanes. So a partition's last
+            entry shows the last batch that each of these lanes has published in the partition. The least recently
+            updated marker comes first.
         floors: for each job, the highest epoch of the closed lanes that ``writers`` has dropped.
         total: the number of bytes in the segments of this entry and of all earlier entries, including deleted entries.
             None if this entry was written by an older anabranch, which didn't store totals. The next entry then counts

@@ -1,5 +1,5 @@
-"""The readers of a stream: the jobs that have registered with a file in the stream's ``readers`` folder. The file
-contains the positions from which the job still has to read.
+"""The readers of a stream: the jobs that have a file in the stream's ``readers`` folder. A job's file contains the
+positions from which the job still has to read.
 
 A process that applies the stream's retention reads these files while it holds a partition's lock exclusively. To
 register, a job makes its file durable, and then takes and releases each partition's lock once. After that, all

@@ -89,8 +89,8 @@ class SegmentWriter:
         self._rows += batch.num_rows
 
     def close(self) -> SegmentRef:
-        """Make the segment and its name durable, because no entry may name a file that could still be lost. Returns a
-        reference to the segment, for the entry.
+        """Make the segment and its name durable, because an entry must not name a file that could still be lost.
+        Returns a reference to the segment, for the entry.
         """
         if self._writer is None or self._sink is None:
             return SegmentRef(file="", rows=0, bytes=0, slot=self._slot, partition=self._partition)

@@ -190,7 +190,7 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job whose markers in a stream's tails show that they have published a batch to the stream. (A lane
+    """The lanes of a job that have published a batch to a stream, according to the markers in the stream's tails. (A lane
     that was only fenced also has markers, but without a batch.) A partition's tail has the markers of all open lanes,
     but only of the last 64 closed lanes."""
     marks = (each for tail in log.ends(stream).values() for each in tail.writers.items())

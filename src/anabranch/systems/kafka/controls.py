@@ -80,15 +80,15 @@ class ControlLog:
         self._ids: dict[str, str] = {}
         self._topic_id = ""
         self._is_anew = False
-        """Whether the topic was made anew while this process read it."""
+        """Whether the topic was made anew while this process was reading it."""
         self._next = 0
         self._offsets: list[int] = []
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
         """Write a control record durably. The control record applies to readers that have read everything written to
-        the stream so far. From then on, the brokers can delete earlier control records of the same stream and lane
-        (field ``lane``).
+        the stream so far. Once the record is written, the brokers can delete earlier control records of the same
+        stream and lane (field ``lane``).
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)

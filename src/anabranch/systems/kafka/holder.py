@@ -38,7 +38,7 @@ TAKEN_OVER = {
     KafkaError.INVALID_TXN_STATE,
     KafkaError.UNKNOWN_PRODUCER_ID,
 }
-"""The errors of a producer whose transaction was ended by a newer producer, or by the broker after its timeout."""
+"""The errors of a producer whose transaction was ended by a newer producer, or by the broker after a timeout."""
 
 _TUNED = {
     "compression.type": "lz4",

@@ -63,7 +63,7 @@ def found(settings: KafkaSettings) -> Jars:
 
     1. the configured folder
     2. the cache of ``anabranch jars fetch connector``, if it contains all jars
-    3. a Maven repository, which has the configured packages (by default, the connector of PySpark's version).
+    3. a Maven repository, for the configured packages (by default, the connector of PySpark's version).
 
     Raises:
         ConfigError: the configured folder doesn't exist, or contains no connector.

@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 
 class KeptClients(Generic[K, V]):
-    """Keeps clients for their next use, each under a key. Each call of :meth:`take`, :meth:`put` or :meth:`shared` also
+    """Keeps clients for their next use, each under a key. Each call to :meth:`take`, :meth:`put` or :meth:`shared` also
     discards all clients that haven't been used for :data:`UNUSED` seconds. Thread-safe.
 
     Args:

@@ -218,7 +218,7 @@ def markers(settings: KafkaSettings, job: str, lane: str, group: str, slots: Ite
 
 
 def peeked(settings: KafkaSettings, job: str, lane: str, group: str, slots: Iterable[int]) -> int:
-    """The last batch that any of ``slots`` has committed; -1 if there is none. Doesn't wait until pending commits end.
+    """The last batch that any of ``slots`` has committed; -1 if there is none. Doesn't wait for pending commits to end.
     Raises AnabranchError if the brokers don't answer, or if they refuse the request.
     """
     name, its = group_id(settings.prefix, job, lane, group), [TopicPartition(topic(job), slot) for slot in slots]

@@ -61,7 +61,7 @@ class SlotWriter:
 
     def open(self, slot: int, batch: int) -> SlotTransaction:
         """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
-        on, the slot's former owner can't write to it.
+        on, the slot's previous owner can't write to it.
 
         After any error other than FencedError, open the same batch again. Even so, the batch takes effect only once.
 
