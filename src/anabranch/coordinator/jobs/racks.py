@@ -31,7 +31,7 @@ def where(job: RunningJob, containers: int) -> Where:
 
 
 def placing(job: RunningJob, containers: int) -> Placing:
-    """A function that places tasks in the first ``containers`` seats, based on racks and the job's assignment settings."""
+    """A function that places tasks in the first ``containers`` seats, based on racks and on the job's settings."""
     found, rules = where(job, containers), assignment.rules(job.settings.assignment)
     return lambda stages, former: assignor.seat(stages, former, found, rules)
 

@@ -190,8 +190,8 @@ def fence(log: Log, stream: str, job: str, lane: str, epoch: int) -> None:
 
 
 def foreign_writers(log: Log, stream: str, job: str) -> set[str]:
-    """The lanes of a job that have published a batch to a stream, according to the markers in the stream's tails. (A lane
-    that was only fenced also has markers, but without a batch.) A partition's tail has the markers of all open lanes,
-    but only of the last 64 closed lanes."""
+    """The lanes of a job that have published a batch to a stream, according to the markers in the stream's tails. (A
+    lane that was only fenced also has markers, but without a batch.) A partition's tail has the markers of all open
+    lanes, but only of the last 64 closed lanes."""
     marks = (each for tail in log.ends(stream).values() for each in tail.writers.items())
     return {lane for lane, mark in marks if mark.job == job and mark.batch > NOTHING}

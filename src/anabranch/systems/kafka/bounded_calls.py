@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 __all__ = ["BoundedCalls"]
 
 _SLOWER = 4.0
-"""After a successful call, the time limit of the next call is this many times the duration of that call, but at least the
-shortest and at most the longest limit. After a call that took too long, the limit is doubled."""
+"""After a successful call, the time limit of the next call is this many times the duration of that call, but at least
+the shortest and at most the longest limit. After a call that took too long, the limit is doubled."""
 
 
 class BoundedCalls:

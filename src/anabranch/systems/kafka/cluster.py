@@ -26,8 +26,8 @@ _STEP_SECONDS = 0.05
 _AGAIN_SECONDS = 0.25
 """How many seconds to wait, after a client has given up a request, before a new client repeats the request."""
 _SHORTEST, _SLOWER = 0.125, 4.0
-"""How long a request's first client waits before another client makes the request, too: ``_SLOWER`` times as long as the
-last answer took, but at least the share ``_SHORTEST`` of ``patience``, and at most ``patience``.
+"""How long a request's first client waits before another client makes the request, too: ``_SLOWER`` times as long as
+the last answer took, but at least the share ``_SHORTEST`` of ``patience``, and at most ``patience``.
 """
 _CLIENTS = 3
 """How many clients make a request."""
