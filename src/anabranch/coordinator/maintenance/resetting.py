@@ -1,5 +1,5 @@
-"""Resets a job that doesn't run, without changing the records in its inputs and outputs. These are the steps, each of
-which can be repeated after a crash:
+"""Resets a job that isn't running, without changing the records in its inputs and outputs. These are the steps, each
+of which can be repeated after a crash:
 
 1. give the job's next epoch to the open lanes for which a process might still be writing,
 2. fence these lanes under that epoch, so that former processes that are still alive can't write any more,
@@ -40,11 +40,11 @@ _WHY = "the user resets the job"
 
 @dataclass(frozen=True)
 class Losses:
-    """What a job loses by a reset.
+    """What a job loses when it is reset.
 
     Args:
-        is_reset: whether the job has already been reset. If the job has been reset, the fields below are empty. The job
-            may still have to be removed from the readers of its streams, and its folders may still have to be deleted.
+        is_reset: whether the job has already been reset. If so, the fields below are empty, but the job may still have
+            to be removed from the readers of its streams, and its folders may still have to be deleted.
         inputs: the streams in which the job loses its positions.
         stateful: the operators that lose their state.
         between: the intermediate streams, whose present records won't be read any more.
@@ -60,7 +60,7 @@ class Losses:
 
 
 def losses(store: Store, job: str) -> Losses:
-    """What a job would lose by a reset.
+    """What a job would lose if it were reset.
 
     Raises:
         NotFoundError: there is no such job.

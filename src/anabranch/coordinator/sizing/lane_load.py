@@ -107,7 +107,7 @@ class LaneLoad:
 
     @property
     def share(self) -> float:
-        """The share of a batch for which functions hold up the lane."""
+        """The share of a batch's duration for which functions hold up the lane."""
         return self.hot * self.rate
 
     @property

@@ -13,9 +13,9 @@ from anabranch.coordinator.sizing.scalability import Scalability
 __all__ = ["FactorNeed", "FactorTarget", "need_of"]
 
 _LESS = 0.8
-"""The safety margin, because predictions aren't exact. A smaller factor is chosen only if functions would work for this
-share of the target or less. Without this margin, the factor would soon rise again. With a larger factor, the lane
-should work off its backlog within this share of the target lag.
+"""The safety margin for inexact predictions. A smaller factor is chosen only if functions would work for this share of
+the target or less. Without this margin, the factor would soon rise again. With a larger factor, the lane should work
+off its backlog within this share of the target lag.
 """
 _GAIN = 0.8
 """A larger factor that misses the target is worth the pause of a change only if the factor reduces the cost to this

@@ -57,7 +57,7 @@ def make_folder(folder: Path) -> None:
 
 
 def encodable(text: str) -> str:
-    """``text`` with ``?`` in place of what UTF-8 can't encode: the bytes of a file name that isn't in UTF-8."""
+    """``text`` with ``?`` in place of surrogates, which UTF-8 can't encode. They stand for bytes of a file name."""
     return text.encode(errors="replace").decode()
 
 

@@ -12,7 +12,7 @@ __all__ = ["check", "read", "renew", "resign"]
 
 
 def read(connection: sa.Connection) -> LeaderRecord | None:
-    """The coordinator that leads, or that led last; None if none ever led."""
+    """The coordinator that leads, or that led last; None if no coordinator has ever led."""
     query = sa.select(leader.c.epoch, leader.c.holder, leader.c.beat)
     row = connection.execute(query).mappings().first()
     return None if row is None else LeaderRecord(**row)

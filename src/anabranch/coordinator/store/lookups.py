@@ -149,7 +149,7 @@ def deployment_numbers(connection: sa.Connection, job: str, limit: int) -> list[
 
 
 def lane_states(connection: sa.Connection, job: str) -> dict[str, int]:
-    """How many lanes of a job are in each state, over all deployments."""
+    """How many lanes of a job are in each state, across all deployments."""
     of_job = sa.select(lanes_table.c.state, sa.func.count()).where(lanes_table.c.job == job)
     return {row[0]: row[1] for row in connection.execute(of_job.group_by(lanes_table.c.state))}
 

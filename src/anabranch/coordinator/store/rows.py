@@ -89,7 +89,7 @@ def put_lanes(connection: sa.Connection, changed: Iterable[Lane]) -> None:
 
 
 def put_under_epoch(connection: sa.Connection, changed: Iterable[Lane], epoch: int) -> list[Lane]:
-    """Replace stored lanes by the ``changed`` ones, which get ``epoch``. Returns the lanes as stored."""
+    """Replace stored lanes with their ``changed`` versions, which get ``epoch``. Returns the lanes as stored."""
     stored = [msgspec.structs.replace(lane, epoch=epoch) for lane in changed]
     put_lanes(connection, stored)
     return stored
