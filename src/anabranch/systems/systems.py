@@ -172,7 +172,7 @@ class Systems:
 
     @property
     def streams_by_topic(self) -> dict[str, str]:
-        """The stream of each topic to which settings bind a stream."""
+        """The streams that the settings bind to topics, keyed by topic."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
 
     @property

@@ -1,5 +1,5 @@
-"""A table in PostgreSQL. Spark tasks fill a staging table, from which one transaction inserts the rows into the table
-and sets the lane's marker.
+"""A table in PostgreSQL. Spark tasks fill a staging table. One transaction then inserts the staged rows into the
+table, and sets the lane's marker.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _NO_ASSIGNMENT = ("uuid",)
 _NUMERIC = re.compile(r"numeric\((\d+),(-?\d+)\)")
 _NUL = "\0"
 _NUL_IN_JSON = r"(^|[^\\])(\\\\)*\\u0000"
-"""Finds a NUL in JSON text. An escaped backslash before ``u0000`` is no NUL."""
+"""Finds a NUL in JSON text. An escaped backslash followed by ``u0000`` isn't a NUL."""
 _SHOWN = 60
 """The maximum number of characters of a value in an error message."""
 
@@ -128,8 +128,8 @@ def _converted(staged: sql.Identifier, kind: str) -> sql.Composable:
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:
-    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``, given as types by name.
-    ``shown`` is the table's name in error messages, and ``table`` the table's name in SQL.
+    """Check that a table with the columns ``held`` accepts rows with the columns ``wanted``. ``wanted`` maps column
+    names to types. ``shown`` is the table's name in error messages, and ``table`` is its name in SQL.
 
     Raises:
         ConflictError: a column of the rows is missing from the table or has a type that doesn't fit there, or the rows

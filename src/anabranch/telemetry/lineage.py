@@ -1,4 +1,4 @@
-"""Sends OpenLineage events, which report a job's inputs and outputs, when a run of the job begins, and how it ends."""
+"""Sends OpenLineage events, which report a job's inputs and outputs, and the beginning and the outcome of each run."""
 
 from __future__ import annotations
 

@@ -48,12 +48,12 @@ class Names:
         return text.replace(f"{self.run}-", "")
 
     def job(self, graph: Graph) -> Graph:
-        """The test's job under the name that it has on the broker."""
+        """The graph of the test's job, with the job's name on the broker."""
         return msgspec.structs.replace(graph, job=self.there(graph.job))
 
     def streams(self, graph: Graph) -> dict[str, str]:
-        """Maps the names of all streams of the job that :meth:`job` returns to their names in the test. Intermediate
-        and dead-letter streams are included."""
+        """Maps the name of each stream of the renamed job (see :meth:`job`) to the stream's name in the test.
+        Intermediate and dead-letter streams are included."""
         named = [node for node in graph.nodes if "stream" in node.args or is_boundary(node)]
         found = {stages.stream_of(self.job(graph), node): stages.stream_of(graph, node) for node in named}
         found |= {name: name for node in graph.nodes if "of" in node.args for name in [node.args["of"]["stream"]]}

@@ -76,8 +76,8 @@ class Encoder:
         """Encode a plain row or a :class:`Message`. ``place`` is the row's index in the input's list, for errors.
 
         Raises:
-            UsageError: ``row`` has a type that no row can have; it can't be encoded; or it has an invalid key,
-                timestamp or partition.
+            UsageError: ``row`` has a type that no row can have, can't be encoded, or has an invalid key, timestamp or
+                partition.
         """
         try:
             return self._encoded(row if isinstance(row, Message) else Message(row))
