@@ -99,7 +99,7 @@ def _to_4(connection: sa.Connection) -> None:
 
 
 def _to_5(connection: sa.Connection) -> None:
-    """Migrate from format 4: events have a kind and a subject, which were only implied by the events' texts."""
+    """Migrate from format 4: events have a kind and a subject, which were previously only implied by the texts."""
     if not _add_column(connection, "events", "kind", "VARCHAR(20)", default="other"):
         return
     _add_column(connection, "events", "lane", "TEXT", default="")

@@ -55,8 +55,8 @@ def jobs(store: Store) -> list[JobStatus]:
 
 def all_read(store: Store, read: Callable[[str], T], instead: Callable[[JobStatus], T]) -> list[T]:
     """The results of ``read`` for all jobs, sorted by name. If a job can't be read, the results of the other jobs are
-    returned nevertheless. For the unread job, the result is made by ``instead``, from a status that contains the job's
-    state and the reason (``error``). Errors that concern the whole store are raised.
+    returned nevertheless. For that job, ``instead`` makes the result, from a status that contains the job's state and
+    the error. Errors that concern the whole store are raised.
     """
     found = []
     for job in store.jobs():

@@ -30,8 +30,8 @@ metadata = MetaData()
 
 
 class FreeText(TypeDecorator[str]):
-    """Text from users, containers or the system. NUL is replaced, because PostgreSQL can't store it. Bytes of file
-    names that aren't in UTF-8 are replaced, too.
+    """Text from users, containers or the system. NUL is replaced, because PostgreSQL can't store it. Bytes that
+    aren't valid UTF-8, which can occur in file names, are replaced, too.
     """
 
     impl = Text

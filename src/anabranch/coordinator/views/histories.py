@@ -55,7 +55,7 @@ class Histories:
         """The metrics of a job, from the step that contains ``since`` through the step that contains ``until``.
 
         Args:
-            series: names of ``SERIES``, separated by commas.
+            series: names from ``SERIES``, separated by commas.
             by: whether to return metrics of the ``job``, of each ``stage`` or of each ``lane``.
             since: a time in seconds since 1970; 0.0 for about an hour before ``until``.
             until: a time in seconds since 1970; 0.0 for now.
