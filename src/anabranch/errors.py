@@ -73,8 +73,8 @@ class UnsupportedSparkError(UsageError):
 
 
 class JobFailedError(AnabranchError):
-    """One of the job's lanes failed, or the job was stopped while a command was waiting for it. The message gives the
-    reason. If a lane failed, fix the cause and run the job again."""
+    """One of the job's lanes failed, or the job was stopped while a command was waiting for the job. The message gives
+    the reason. If a lane failed, fix the cause and run the job again."""
 
 
 class NotFoundError(AnabranchError):

@@ -48,8 +48,8 @@ def difference(writer: Any, reader: Any) -> str | None:
 
     Avro ignores logical types when it converts values from one schema to another. So it would read milliseconds as
     microseconds, or a decimal's digits with another scale. If the writer's type has no logical type, but is otherwise
-    the same as the reader's type, there is no difference. In this case, the reader's logical type says what the values
-    mean.
+    the same as the reader's type, the two don't count as different: the reader's logical type then determines what the
+    values mean.
 
     Args:
         writer: the schema, as parsed JSON, with which values were written.

@@ -27,8 +27,8 @@ _CURE = f"name another Maven repository: --repository URL, or {VARIABLE}"
 def fetch(wanted: JarSet, repository: Repository, say: Callable[[str], None]) -> Path:
     """Fetch the jars of a set into the cache, unless all of them are there already, and return the set's folder.
 
-    A new folder appears in the cache only when it is complete. If the folder already exists, only its missing or
-    damaged jars are put there, because another process may be using the folder.
+    A new folder appears in the cache only when it is complete. A folder that already exists isn't replaced, because
+    another process may be using it: only jars that it lacks are added, and damaged jars are replaced.
 
     Args:
         say: called with a line of text before anything is fetched.
@@ -61,8 +61,8 @@ def _fetch(wanted: JarSet, repository: Repository) -> None:
 
 
 def _put(new: Path, wanted: JarSet) -> None:
-    """Move ``new``, a complete folder, into the cache. If the cache already has a folder for the set, move only the
-    jars that are missing or damaged in that folder.
+    """Move ``new``, a complete folder, into the cache. If the cache already has a folder for the set, move only those
+    jars that are missing from this folder or damaged in it.
     """
     own_files.sync(new)
     try:
