@@ -1,8 +1,8 @@
 """Benchmarks of the rack-aware assignment.
 
-The command compares our solver with cycle cancelling as KIP-925 describes it, and with a flow that has an arc from each
-task to each container. It measures our solver at the size of a large job. It also compares how many partitions the
-KIP's plans and our plans read across racks.
+The command compares our solver with cycle cancelling as KIP-925 describes it, and with a minimum-cost flow in a network
+that has an arc from each task to each container. It measures our solver on a problem of the size of a large job. It
+also compares how many partitions the KIP's plans and our plans read across racks.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def large(anabranch: str) -> None:
 
 def plans(seeds: int) -> None:
     """Compare plans that have one standby for each task, in another rack. The KIP's plans, unlike ours, don't have to
-    balance the standbys: ``off`` is the total number of standbys by which the KIP's containers fall short of the floor
-    of the mean, or exceed its ceiling.
+    balance the standbys. ``off`` shows how unbalanced they are: the total number of standbys by which the KIP's
+    containers fall short of the floor of the mean, or exceed its ceiling.
     """
     heads = f"{'KIP':>7} {'off':>5} {'sequential':>11} {'joint':>7} {'bound':>7}"
     print(f"{'tasks x containers x racks, replicas':40} {heads}")

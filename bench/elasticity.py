@@ -7,7 +7,7 @@ many records were written. A ratio compares two sides in the same round.
 
 The parts:
 
-- ``blocking`` waits 2 ms for each message. Each message has a different key.
+- ``blocking`` sleeps for 2 ms on each message. Each message has a different key.
 - ``skewed`` does the same with 20,000 keys, a few of which are frequent.
 - ``async`` is like ``blocking``, with ``asyncio.sleep``.
 - ``computing`` keeps a core busy for about a millisecond per message.

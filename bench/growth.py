@@ -1,4 +1,4 @@
-"""The files and bytes that a running job leaves behind, and what its long history costs the verbs.
+"""The files and bytes that a running job leaves behind, and how much a long history slows down the verbs.
 
 A job with a window and an intermediate stream runs about three batches a second. The command examines the job after a
 short and after a long time. Whatever hasn't grown between the two is assumed to stay the same; what has grown is

@@ -1,7 +1,7 @@
 """What each move of a job (a change, a fail-over, a start) costs with large state: seconds, pause of output, and bytes.
 
-A job counts by many keys of about 100 bytes each. Its coordinator starts the containers itself, and keeps one of them
-warm. A few hundred records a second arrive all the time. For each move, the command prints these figures:
+A job keeps a count for each of many keys of 100 bytes. Its coordinator starts the containers itself, and always has one
+warm container. A few hundred records a second arrive all the time. For each move, the command prints these figures:
 
 - ``seconds``: how long the verb took or, for a fail-over, the time from SIGKILL until another container runs the job.
 - ``stood still``: the longest time without output since the move began.

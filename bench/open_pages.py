@@ -1,8 +1,8 @@
 """What ten open pages of the dashboard cost in half an hour, with 10,000 tasks and 100 containers that send heartbeats.
 
-The command measures how large the pages' heaps are, how much more the pages keep in them over time, and what the pages
-cost the coordinator. Two pages show the matrix, two the partitions, and two make a plan of another scale every five
-seconds. The coordinator is the one that ``bench.dashboard`` starts.
+The command measures how large the pages' heaps are, how much the data in these heaps grows, and what the pages cost the
+coordinator. Two pages show the matrix, two the partitions, and two make a plan of another scale every five seconds. The
+coordinator is the one that ``bench.dashboard`` starts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A job runs on a coordinator that starts its containers itself. While records arrive at a steady rate, the command
 changes the job's factor, number of containers, version, positions and number of partitions, and finally drains the job.
-It does so with several jobs: one without state, one with a backlog behind a function of 2 ms, and one for each
-size of state in ``--state`` (megabytes).
+It does so with several jobs: one without state, one with a backlog behind a function that takes 2 ms, and one for
+each size of state in ``--state`` (megabytes).
 
 Before each change, the command waits until the container that stands by has warmed up, because warming up takes all
 cores of a small machine. Then it asks for the plan of the change. When the change is made, an event predicts the pause
@@ -218,7 +218,7 @@ class Run:
         return [each for each in told if word in each["what"] and float(each["at"]) >= since]
 
     def back(self) -> str:
-        """Write a file with positions a second before the current ones. Returns the name of the file."""
+        """Write a file with positions about a second of input before the current ones. Returns the file's name."""
         at: dict[str, int] = {}
         for each in self.status().lanes:
             for ssp, offset in each.report.progress.positions.items() if each.report is not None else ():

@@ -11,7 +11,7 @@ changes elapsed seconds.
 - ``to Python`` adds Arrow, and a Python worker that drops what it gets.
 - ``at least once`` writes with Spark's sink.
 - ``exactly once`` writes in transactions with markers, from Python workers.
-- Rows with ``limit`` do one thing alone. No program that has to do this thing can take less.
+- A row with ``limit`` does only one thing. No program that has to do the same thing can take less CPU time.
 
 Each pass is a Spark job, and Java's compilers keep optimizing for minutes. So with more records and rounds, the figures
 are closer to those of a job that runs for days.

@@ -1,6 +1,6 @@
 """How much a single slow bucket slows down the other buckets, with one lane in the container and with several.
 
-A job has one function, which waits 2 ms for a record, but 200 ms for a record of one key bucket of partition 0. The
+A job has one function, which sleeps for 2 ms on each record, but for 200 ms on a record in bucket 0 of partition 0. The
 input is a backlog in the embedded log, so only the function limits the rate. Once each partition has output, the
 command counts the other partitions' output records for ``--seconds``, and then asks ``anabranch sizing`` which
 bucket is the slowest. Sides run in alternating order, each with a new job.

@@ -6,11 +6,11 @@ in one Spark session. Calls are counted by a proxy in front of the S3 server. In
 writes its files in its own way, by renaming, as it did before anabranch had its own way for S3; in these places, only
 batches are measured.
 
-``fail-over``: the process of a lane with a running count is gone, and has lost its seat. The time is from when another
-process begins the lane until the lane's first batch is committed. It doesn't include the lease, the grace and the start
-of a process, which are the same in all places.
+``fail-over``: the process of a lane with a running count is gone, and has lost its seat. The time is measured from when
+another process starts the lane until the lane's first batch is committed. It doesn't include the lease, the grace and
+the start of a process, which are the same in all places.
 
-``scale``: while records arrive ten times a second, the factor becomes 4. The time is the longest one between two
+``scale``: while records arrive ten times a second, the factor becomes 4. The result is the longest time between two
 successive published batches, in the period from the request until all new lanes have published a batch.
 """
 

@@ -1,5 +1,5 @@
-"""The algorithms of KIP-925, written plainly: cycle cancelling for active tasks, and greedy standbys that are then
-swapped.
+"""The algorithms of KIP-925, written plainly: cycle cancelling for active tasks, and standbys that are placed
+greedily and then swapped.
 
 The search for cycles is the Bellman-Ford algorithm. Its rounds over the edges use numpy, because a loop in Python would
 be 50 times slower.

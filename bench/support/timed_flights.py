@@ -2,8 +2,8 @@
 
 Keys take turns. If the last argument is 1, records with a much later time follow in each partition, to close all
 windows. Arguments: bootstrap servers, topic, the name of the delay's field (``dep_delay`` or ``arr_delay``), number of
-records, number of keys, records per second of event time, seconds by which all event times are later, and 1 or 0 for
-these last records.
+records, number of keys, records per second of event time, seconds to add to all event times except those of the last
+records, and 1 or 0 for these last records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAST = 64
 
 
 def key_of(number: int, keys: int) -> bytes:
-    """The key of a record. Any ``keys`` records in a row have different keys, unless ``keys`` is a multiple of 7919."""
+    """The key of a record. ``keys`` successive records have different keys, unless ``keys`` is a multiple of 7919."""
     return b"N%05d" % (number * 7919 % keys)
 
 

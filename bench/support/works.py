@@ -48,7 +48,7 @@ class Filled:
 
     @property
     def batch(self) -> int:
-        """The most records of a batch in one input: a little more than its share, because Spark rounds down."""
+        """The limit on a batch's records from one input: a fifth of the input, plus a few because Spark rounds down."""
         inputs = 2 if self.work == "join" else 1
         return self.records // inputs // BATCHES + 100
 

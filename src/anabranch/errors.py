@@ -109,8 +109,8 @@ class NotLeadingError(AnabranchError):
 
 class StoreUnavailableError(AnabranchError):
     """The store's database cannot be reached, does not answer in time, or has no disk space left. Also raised if this
-    process has used the database before, but the database is now locked, cannot be written, or refuses a login. The
-    same call can succeed later.
+    process has used the database before, but the database is now locked, cannot be written to, or refuses a login.
+    The same call can succeed later.
 
     If the call was a write, it is not known whether the write has been stored.
     """

@@ -39,7 +39,7 @@ class Tour:
     """Runs the tour. :meth:`run` calls a method for each part of the tour.
 
     Args:
-        link: returns the address of the dashboard. It is called when the coordinator has created its token.
+        link: called once the coordinator has created its token; returns the address of the dashboard.
     """
 
     def __init__(
