@@ -43,8 +43,8 @@ PARTS = ("cycles", "dense", "standbys", "large", "plans")
 
 def problem(tasks: int, containers: int, racks: int, *, seed: int = 1, replicas: int = 2, **rules: object) -> Problem:
     """Make a problem in which each task reads two inputs and a changelog, one partition of each. Each partition has
-    replicas in ``replicas`` racks. Containers are assigned to the racks in turn. With ``home``, each task already
-    runs in a random container.
+    replicas in ``replicas`` racks. Containers are assigned to the racks in turn. With ``home``, each task is
+    already running in a random container.
     """
     rng = random.Random(seed)
     names = [f"r{number}" for number in range(racks)]
@@ -159,7 +159,7 @@ def standbys() -> None:
 
 
 def large(anabranch: str) -> None:
-    """Measure ``anabranch assign solve``, in a process of its own, for a problem in which all tasks already run."""
+    """Measure ``anabranch assign solve``, in a process of its own, for a problem in which all tasks are running."""
     asked = problem(50_000, 1_000, 9, home=True)
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as place:
         file = Path(place) / "problem.json"

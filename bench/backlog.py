@@ -7,10 +7,11 @@ Three jobs clear this backlog, one after another:
 - ``scaled`` begins with factor 1. Five seconds after its lanes have begun to run, it is scaled to factor 16.
 - ``auto`` begins with factor 1, and has an autosizer. No user changes it.
 
-The *clearing* of a job is the time from when its lanes run until all records are processed. For ``scaled``, this time
-includes the five seconds before the call, so the command also prints what the ratio to ``once`` would be if the change
-took no time. The *switch* is the time from the call of ``scale`` until the new lanes run, including the start of the
-verb itself. The output is compared with the input: it must contain each record once, and the records of a key in order.
+The *clearing* of a job is the time from when its lanes are running until all records are processed. For ``scaled``,
+this time includes the five seconds before the call, so the command also prints what the ratio to ``once`` would be if
+the change took no time. The *switch* is the time from the call of ``scale`` until the new lanes are running, including
+the start of the verb itself. The output is compared with the input: it must contain each record once, and the records
+of a key in order.
 
 Other sides (``--sides``) run the job with factor 1:
 

@@ -7,7 +7,7 @@ each size of state in ``--state`` (megabytes).
 
 Before each change, the command waits until the container that stands by has warmed up, because warming up takes all
 cores of a small machine. Then it asks for the plan of the change. When the change is made, an event predicts the pause
-from the batches that run at that moment. Afterwards, another event says how long output paused. The command compares
+from the batches that are running then. Afterwards, another event says how long output paused. The command compares
 this pause with both predictions, and prints the longest gap that a reader of the output has seen.
 """
 

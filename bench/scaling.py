@@ -137,7 +137,7 @@ class Seen:
 
 @dataclass
 class Runs:
-    """A side that runs, its topics, and what was seen of its output."""
+    """A running side, its topics, and what was seen of its output."""
 
     name: str
     source: str

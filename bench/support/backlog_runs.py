@@ -49,12 +49,12 @@ class Found:
     """The results of one run. All times are in seconds.
 
     Attributes:
-        began: from the start of the job's process until its lanes ran.
-        clearing: from when the lanes ran until the backlog was cleared.
+        began: from the start of the job's process until its lanes were running.
+        clearing: from when the lanes were running until the backlog was cleared.
         switch: from the call of ``scale`` until it returned.
         planned: the pause that ``plan scale`` predicted.
         since: from the call of ``scale`` until the backlog was cleared.
-        first: from when the lanes ran to the first figure that wasn't zero.
+        first: from when the lanes were running until the first figure that wasn't zero.
         called: how long the verb took or, for a deploy, how long output paused.
         whole: how long the verb took.
         figure: from the function's first record to the first figure of a running batch.
@@ -208,7 +208,7 @@ class Run:
 
     def _deploy(self) -> float:
         """Deploy another version. Returns the seconds for which output paused. Containers with the new code start while
-        the former lanes run.
+        the former lanes are still running.
         """
         file = self.started.folder / "job.py"
         file.write_text(file.read_text().replace("return message", "return dict(message)"))

@@ -69,7 +69,7 @@ class Upstream:
 
 @dataclass(frozen=True)
 class Progress:
-    """A lane's event time after a batch. SSPs are written ``system/stream/partition``; times are Unix ms.
+    """A lane's event time after a batch. SSPs have the form ``system/stream/partition``; times are Unix ms.
 
     Attributes:
         maxima: the latest event time of each SSP that was read.
