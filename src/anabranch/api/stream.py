@@ -167,7 +167,7 @@ class Stream:
         """Pair rows of this stream with rows of another stream. The two rows of a pair have the same stage key, and
         their event times are at most ``within`` apart.
 
-        Both streams need event time, and key columns of the same names and types. A pair has this stream's columns,
+        Both streams need event time, and key columns with the same names and types. A pair has this stream's columns,
         followed by the other stream's columns without the key. A pair has no event time. Each pair is emitted as soon
         as both rows have been read. Rows wait in state until the watermark shows that no partner can come any more.
         Rows older than the watermark are dropped.

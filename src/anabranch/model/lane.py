@@ -119,7 +119,7 @@ class Lane(Document, frozen=True, kw_only=True):
             predecessors that had the partition never began, and have no event time to continue from. If there are any
             such partitions, the lane begins without a watermark.
         began_since: with ``starts_over``, the lanes in ``inherits`` that began after event time last started over. In
-            the partitions that one of these lanes read, the lane's event time counts nevertheless.
+            the partitions that such a lane read, that lane's event time counts nevertheless.
         starting: where the lane begins; known once all lanes in ``waits_for`` are closed.
         opened: whether ``starting`` and ``inherits`` were determined from closed predecessors.
         inherits: maps each predecessor to the epoch under which the predecessor's folder was made. A predecessor that

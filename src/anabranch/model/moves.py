@@ -20,7 +20,7 @@ class StageMoves(Document, frozen=True, kw_only=True):
 
     stage: str
     buckets: int
-    """The number of buckets into which a partition is divided by the higher of the two factors."""
+    """The number of buckets per partition at the higher of the two factors."""
     seats: tuple[str, ...]
     """The seats of both models. Those of the later model come first."""
     racks: tuple[str | None, ...]

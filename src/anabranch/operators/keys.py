@@ -28,8 +28,8 @@ _TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-"""Divides a declaration into the same parts as Spark's parser. Text that belongs to no part, such as a quote without an
-end, is an error in Spark."""
+"""Divides a declaration into the same parts as Spark's parser does. Text that belongs to no part, such as a quote
+without an end, is an error in Spark."""
 
 
 def field_names(declaration: str | None) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def mean_loss(whole: float, delay: float, *, gradual: bool) -> float:
 
 
 def _least(gradual: bool) -> float:
-    """The least number of seconds by which the rest of a batch must exceed the time already spent on it. If the rest
-    is shorter, breaking off isn't worthwhile.
+    """Breaking off a batch is worthwhile only if the rest of the batch takes at least this many seconds longer than
+    the time already spent on the batch.
     """
     return BROKEN_OFF + (_GRADUAL_GAIN if gradual else _GAIN)

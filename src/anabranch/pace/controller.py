@@ -1,4 +1,4 @@
-"""Computes the limit for the records of the next batch from the durations of previous batches.
+"""Computes the limit on the number of records in the next batch from the durations of previous batches.
 
 A batch takes a fixed time, and some time for each record. A batch that is far shorter than the target reveals little
 about the time for a record. So after such a batch, the next batch can have up to ten times as many records. Any other
@@ -52,7 +52,7 @@ _OF_TRANSACTION = 0.25
 _TIMES_FIXED = 4
 _SOME = 1.25
 _APART = 2
-"""Two batches reveal the fixed time if one has at least this multiple of the other's records."""
+"""Two batches reveal the fixed time if one has at least this many times as many records as the other."""
 _UNHELPED = 0.7
 _FEWER = 4
 _NO_TIME = 0.01
@@ -63,8 +63,8 @@ class BatchTarget:
     """The target duration and the limits of a lane's batches.
 
     Attributes:
-        target: the seconds that a batch should take; infinity if a batch may take any time.
-        least: the lowest limit for the records of a batch.
+        target: the seconds that a batch should take; infinity if a batch may take any amount of time.
+        least: the lowest limit on the number of records in a batch.
         most: the highest limit.
         allowed: the seconds after which a batch fails.
     """
@@ -88,7 +88,7 @@ class BatchRun:
 
 @dataclass(frozen=True)
 class Pace:
-    """The limit for the records of the next batch, and the measurements from which it is computed.
+    """The limit on the number of records in the next batch, and the measurements from which it is computed.
 
     Attributes:
         limit: the maximum number of records in the next batch.

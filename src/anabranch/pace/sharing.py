@@ -1,4 +1,4 @@
-"""Divides the limit for the records of a batch among the sources of a lane."""
+"""Divides the limit on the number of records in a batch among the lane's sources."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ help, for example because functions already use all cores, the batch takes twice
 
 @dataclass(frozen=True)
 class StoredSize:
-    """A stored size: ``rows`` was the limit for the rows of a batch of a lane with ``partitions`` partitions."""
+    """A stored size: in a lane with ``partitions`` partitions, ``rows`` was the limit on the number of rows in a batch."""
 
     rows: int
     partitions: int

@@ -124,8 +124,8 @@ def seat(stages: Sequence[StageModel], former: Placed, where: Where, rules: Rule
        ``rules.first`` is ``traffic``, the cost comes before the number of containers.
 
     If racks count, the strategy ``min_traffic`` weakens the balance, provided that ``rules.first`` is ``traffic`` or no
-    two tasks of a stage read the same partition. Only two numbers are then balanced, each counted over all stages: the
-    number of stateful tasks, and the number of all tasks.
+    two tasks of a stage read the same partition. Only two numbers are then balanced, each counted across all stages: a
+    seat's number of stateful tasks, and its total number of tasks.
 
     The order of the arguments' elements doesn't matter. If the seats of the result are passed as ``former``, and
     ``non_overlap_cost`` isn't 0, no task moves.

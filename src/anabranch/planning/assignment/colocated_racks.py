@@ -110,9 +110,9 @@ def _matched(
 ) -> list[tuple[list[Member], _Piece, int]]:
     """Give each group one piece, at the least total cost. Returns each group with its piece and the cost of the pair.
 
-    The pieces are found as a flow in a network. In the network, a group has an arc to each piece that contains a former
-    seat of the group's tasks. The other pieces are represented by one arc for each combination of racks, because the
-    group's cost is the same in all of these pieces that are in the same racks.
+    The pieces are found by solving a network-flow problem. In the network, a group has an arc to each piece that
+    contains a former seat of the group's tasks. The other pieces are represented by one arc for each combination of
+    racks, because the group's cost is the same in all of these pieces that are in the same racks.
 
     Args:
         groups: groups that read equally many partitions and have equally many tasks.

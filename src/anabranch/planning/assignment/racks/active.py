@@ -1,11 +1,11 @@
 """Assigns active tasks to containers. Among the assignments that balance the containers, an assignment of least cost is
 chosen. Stateful tasks are placed first, and stateless tasks second.
 
-The assignment is found as a flow in a network. In the network, a task has arcs to each rack with a replica of a
-partition that the task reads, to the task's current container, and to a node for "any container". This node has arcs to
-all racks, and a rack has arcs to its containers. With ``balance_subtopology``, each stage has separate nodes. A task
-costs the same in all containers of a rack, except in its current container. So the least cost is the same as with an
-arc from each task to each container.
+The assignment is found by solving a network-flow problem. In the network, a task has arcs to each rack with a replica
+of a partition that the task reads, to the task's current container, and to a node for "any container". This node has
+arcs to all racks, and a rack has arcs to its containers. With ``balance_subtopology``, each stage has separate nodes. A
+task costs the same in all containers of a rack, except in its current container. So the least cost is the same as with
+an arc from each task to each container.
 """
 
 from __future__ import annotations

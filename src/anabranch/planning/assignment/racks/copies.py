@@ -1,4 +1,5 @@
-"""Assigns standbys of tasks to places by a flow in a network, and then fits the standbys into the places' containers.
+"""Assigns standbys of tasks to places by solving a network-flow problem. Then fits the standbys into the containers of
+the places.
 
 A place consists of all containers with the same rack (if racks are known) and tags. In the network, tasks have arcs to
 places, and places have arcs to containers. The flow determines which tasks have standbys in a place, but not which of

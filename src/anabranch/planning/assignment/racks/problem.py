@@ -132,7 +132,7 @@ class Answer(_Record, frozen=True, kw_only=True):
         gap: ``cost`` minus ``lower_bound``.
         moved: how many tasks and standbys move. New tasks, new standbys, and standbys whose container is gone don't
             count.
-        needed_moves: the number of moves of active tasks that balance requires, if known; see
+        needed_moves: how many active tasks must move for the sake of balance, if known; see
             :func:`~anabranch.planning.assignment.racks.reasons.compared`.
         saved_by_moves: the cost that the other moves of active tasks save, compared with the cheapest placement that
             has only the ``needed_moves``.

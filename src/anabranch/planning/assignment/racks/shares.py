@@ -37,9 +37,9 @@ def between(count: int, slots: Whole) -> Bounds:
 def first_counts(
     stateful: Mapping[int, int], stateless: Mapping[int, int], slots: Whole, by_stage: bool
 ) -> list[Whole]:
-    """Two arrays: each container's number of stateful tasks, and its number of all tasks. Both are balanced. As in
-    KIP-925, the first containers get the tasks that remain after an even division, unless this would violate one of the
-    required balances.
+    """Two arrays: each container's number of stateful tasks, and its total number of tasks. Both are balanced. As
+    in KIP-925, the first containers get the tasks that remain after an even division, unless this would violate one of
+    the required balances.
 
     Args:
         stateful: the number of stateful tasks of each stage.
