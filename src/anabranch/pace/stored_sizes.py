@@ -22,7 +22,7 @@ help, for example because functions already use all cores, the batch takes twice
 
 @dataclass(frozen=True)
 class StoredSize:
-    """A stored size: in a lane with ``partitions`` partitions, ``rows`` was the limit on the number of rows in a batch."""
+    """A stored size. In a lane with ``partitions`` partitions, ``rows`` was the limit on the rows of a batch."""
 
     rows: int
     partitions: int
