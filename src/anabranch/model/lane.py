@@ -59,7 +59,7 @@ class Rewind(Document, frozen=True, kw_only=True):
 
 
 class AfterDrain(Document, frozen=True, kw_only=True):
-    """What a lane of the deployment that follows a drain or a reset takes over from earlier lanes. The lane's watermark
+    """After a drain or a reset: what a lane of the next deployment takes over from earlier lanes. The lane's watermark
     begins as in a new job.
     """
 
