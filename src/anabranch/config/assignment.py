@@ -12,7 +12,7 @@ __all__ = ["AssignmentSettings"]
 
 
 class AssignmentSettings(Section):
-    """How tasks are assigned to seats, and how many standbys lanes have. Balance comes first: racks and costs are only
+    """How tasks are assigned to seats, and how many standbys a lane has. Balance comes first: racks and costs are only
     used to choose among assignments that are equally well balanced. See
     :func:`anabranch.planning.assignment.assignor.seat`.
     """

@@ -84,7 +84,7 @@ class CoordinatorSettings(Section):
     """How many events the store keeps for each job. Older events are deleted."""
 
     retain_versions: Annotated[int, Field(ge=2)] = 20
-    """The number of each job's latest versions whose code the store keeps. Code that only older versions use is
+    """For how many of each job's latest versions the store keeps the code. Code that only older versions use is
     deleted, unless the present version or the version before it uses the code.
     """
 

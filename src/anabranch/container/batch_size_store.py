@@ -25,8 +25,8 @@ _EVERY = 5.0
 _OTHER = 1.5
 """A new size is written only if it differs from the last written size by at least this factor."""
 _unwritten: dict[tuple[str, str, str], dict[int, StoredSize]] = {}
-"""Sizes of this process's lanes that differ enough from the written sizes, but haven't been written yet; by storage
-root, job and file."""
+"""Batch sizes that differ enough from the last written ones, but haven't been written yet; by storage root,
+job and file."""
 
 
 class BatchSizeStore:

@@ -90,8 +90,8 @@ class Tree:
 
     def matching(self, pattern: str) -> list[str]:
         """The names of the files and folders below this tree that match a pattern such as ``state/*/_metadata``. Hidden
-        files are left out. In the tree's own path, no character has a special meaning. (Hadoop, which finds the names
-        if the tree isn't on a local disk, refuses colons there.)
+        files are left out. In the tree's own path, no character has a special meaning. (If the tree isn't on a
+        local disk, Hadoop finds the names, and refuses a path with colons.)
         """
         if self.local is not None:
             found = (each.relative_to(self.local).as_posix() for each in self.local.glob(pattern))

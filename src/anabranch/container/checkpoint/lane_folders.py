@@ -110,7 +110,7 @@ class LaneFolders:
         """The failure to report for ``failed``. Unless the lane waits for disk space, this is ``failed`` itself.
 
         If the lane waits for disk space, the disks to which anabranch writes are checked, because most errors about a
-        full disk don't name a file. If any are full, the result is ``failed`` with one more reason for each full disk.
+        full disk don't name a file. If any is full, the result is ``failed`` with one more reason for each full disk.
         If none is full, the result is ``failed.unless_full``, or ``failed`` if that is None.
         """
         if failed.awaits != surroundings.DISK.name:

@@ -32,7 +32,8 @@ class Kind(enum.Enum):
     CHECKSUM = "a checksum without its file"
     UNPLANNED = "a file, although no batch was planned"
     UNCOMMITTED = "a file of a batch that was not committed"
-    """The batch is run again. If the file isn't removed, Spark might keep it, although the batch has other results."""
+    """The batch is run again. If the file weren't removed, Spark might keep it, even if the new run has
+    different results."""
 
 
 def classify(names: Collection[str]) -> dict[str, Kind]:
