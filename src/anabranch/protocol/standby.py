@@ -35,8 +35,8 @@ class StandbyReport(Document, frozen=True, kw_only=True):
 
 
 class StandbyOrder(Document, frozen=True, kw_only=True):
-    """What a process should do with a standby. A process forgets every standby for which it gets no order, because
-    normally another process maintains that standby.
+    """What a process should do with a standby. If a process gets no order for a standby, it forgets the standby:
+    normally, another process now maintains it.
     """
 
     lane: str

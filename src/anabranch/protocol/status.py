@@ -183,7 +183,7 @@ class AutoscaleLimits(Document, frozen=True, kw_only=True):
     min: int
     max: int
     target_busy: float
-    """The largest share of the time for which functions should work on any one bucket."""
+    """Functions should work on any one bucket for at most this share of the time."""
     target_lag_seconds: float
     cooldown_seconds: float
 

@@ -108,7 +108,7 @@ class Listener:
             ]
 
     def oldest(self, run: str) -> Work | None:
-        """The message that a function has been working on longest, in the newest batch of a query's run; None if no
+        """The message that a function has been working on the longest, in the newest batch of a query's run; None if no
         function is working on a message. (Workers report a message only when a function has worked on it for a second.
         Reports of workers that are gone don't count.)
         """

@@ -210,7 +210,7 @@ _TIMERS = ""
 
 
 class _Remote:
-    """Represents one of the worker's states, or the worker's timers. Reads ask the worker; changes are only noted."""
+    """Represents one of the worker's states, or the worker's timers. A read asks the worker; changes are only noted."""
 
     def __init__(self, name: str, channel: Channel, writes: _Writes) -> None:
         self._name, self._channel, self._writes = name, channel, writes

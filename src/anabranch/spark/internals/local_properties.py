@@ -1,5 +1,5 @@
-"""The names of the local properties that tell a Spark task its query, the query's run, and its batch. The probe checks
-the names for the query and the batch.
+"""The names of the local properties that identify a Spark task's query, the run of this query, and the batch. The probe
+checks the names for the query and the batch.
 """
 
 from __future__ import annotations

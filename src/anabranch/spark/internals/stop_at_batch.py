@@ -27,7 +27,7 @@ being written.
 _RUNTIME = "org.apache.spark.sql.execution.streaming.runtime"
 _IDLE = "Waiting for next trigger"
 _BETWEEN = ("Initializing", "Waiting", "Stopped")
-"""The beginnings of Spark's status messages while it neither plans nor runs a batch."""
+"""The beginnings of a query's status messages while no batch of the query is planned or run."""
 
 SURFACE = Surface(
     "stop_at_batch",
