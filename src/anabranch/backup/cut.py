@@ -79,7 +79,7 @@ def settled(
     partitions: Mapping[Place, PartitionCopy], lanes: Iterable[LaneCopy]
 ) -> tuple[dict[Place, int], dict[str, Batch]]:
     """Determine what becomes part of the backup, and where each lane continues. Returns two dicts. The first maps
-    each partition to the number of its ``later`` publications, counted from the first one, that become part of the
+    each partition to a number: how many of its ``later`` publications, starting with the first, become part of the
     backup. The second maps each lane's id to the batch from which the lane continues.
 
     Raises:

@@ -104,8 +104,8 @@ def place_of(system: str) -> str:
 
 @contextmanager
 def alone(tree: Tree) -> Iterator[Attempts]:
-    """Inside ``with``, no other process makes a backup in this folder. If the folder isn't on a local disk, or if the
-    disk has no locks, only :func:`check_begun` notices another process.
+    """Inside ``with``, no other process can make a backup in this folder. If the folder isn't on a local disk, or if
+    its file system doesn't support locks, this isn't guaranteed, and only :func:`check_begun` detects another process.
 
     Raises:
         ConflictError: another process is making a backup in this folder; or the folder contains a complete backup, or

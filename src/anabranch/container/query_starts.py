@@ -45,7 +45,7 @@ class Starts:
 
     @contextmanager
     def place(self) -> Iterator[Callable[[Query], None]]:
-        """A context for the start of one query. Entering the context waits until another query can be started.
+        """A context in which to start one query. Entering the context waits until the query may be started.
         Leaving the context lets the next query start. Inside ``with``, start the query, and pass it to the function
         that the context provides. The function waits, for a limited time, until the query's sources have started or the
         query has ended.

@@ -186,8 +186,8 @@ class Systems:
 
     def writers(self, name: str, job: str, streams: Sequence[str]) -> dict[str, str]:
         """The lanes of a job that are recorded as writers of any of the outputs ``streams``. The keys are lane ids.
-        Each value describes, for messages, where the lane is recorded. ``name`` is the outputs' system or kind of
-        table. See :meth:`System.writers` and :meth:`Table.writers`.
+        Each value says where the lane is recorded, as text for error messages. ``name`` is the outputs' system or kind
+        of table. See :meth:`System.writers` and :meth:`Table.writers`.
         """
         tables = [output for output in streams if self.is_table(output)]
         if not tables:

@@ -110,7 +110,7 @@ class Processes:
         self._signal(job, execution, lambda pid: os.kill(pid, signal.SIGTERM))
 
     def kill(self, job: str, execution: str) -> None:
-        """Kill a process and its JVM, which form a process group, at once. See :meth:`end`."""
+        """Immediately kill a process and its JVM, which form a process group. See :meth:`end`."""
         self._signal(job, execution, lambda pid: os.killpg(pid, signal.SIGKILL))
 
     def _start(self, job: str, execution: str) -> None:
@@ -151,8 +151,8 @@ class Processes:
 
     def lives(self, job: str, execution: str) -> bool:
         """Whether a process is alive. A process is alive if its lock is held and, where the process id is known, a
-        process with this id exists. The lock alone proves nothing, because a child of the process may have inherited
-        the lock by accident.
+        process with this id exists. Where possible, the id is checked too, because a child of the process may have
+        inherited the lock by accident.
         """
         try:
             lock = os.open(self.log_of(job, execution).with_suffix(".lock"), os.O_RDONLY)

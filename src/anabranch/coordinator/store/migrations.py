@@ -65,8 +65,9 @@ def _to_3(connection: sa.Connection) -> None:
 def _to_4(connection: sa.Connection) -> None:
     """Migrate from format 3: deployments have drains, and containers record which deployment's code they have.
 
-    There were three versions of the tables in format 3: the first without programs and artifacts, the second without
-    the instances of processes. This step adds what is missing, and the fields that lanes have in format 4.
+    There were three versions of the tables in format 3: the first lacks programs, artifacts and the instances of
+    processes, the second lacks only the instances, and the third lacks none of these. This step adds what is missing,
+    and the fields that lanes have in format 4.
     """
     if "artifacts" not in _tables(connection):
         sa.Table(

@@ -101,8 +101,8 @@ def _most_partitions(stages: Iterable[StageModel]) -> dict[str, int]:
 def _regrouped(
     stage: StageModel, planned: StageModel, inputs: tuple[Input, ...], after: JobModel, present: JobModel
 ) -> StageModel:
-    """The stage with tasks for ``inputs``. The tasks stay as planned if ``planned`` has these inputs, and if the model
-    ``after`` was planned for the present factor and number of containers. Otherwise, the tasks are formed again.
+    """The stage with tasks for ``inputs``. The tasks of ``planned`` are kept if ``planned`` has these inputs, and if
+    the model ``after`` has the present factor and the present number of containers. Otherwise, new tasks are formed.
     """
     containers = len(present.containers)
     same_size = (after.factor, len(after.containers)) == (present.factor, containers)

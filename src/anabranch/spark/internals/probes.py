@@ -1,4 +1,4 @@
-"""Lists the private surfaces of Spark that anabranch declares, and checks whether a session's Spark has them."""
+"""Lists the private parts of Spark that anabranch needs, and checks whether a session's Spark has them."""
 
 from __future__ import annotations
 

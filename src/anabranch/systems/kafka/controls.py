@@ -86,9 +86,9 @@ class ControlLog:
         self._values: list[_Value] = []
 
     def tell(self, stream: str, control: Mapping[str, Any]) -> None:
-        """Write a control record durably. The control record applies to readers that have read everything written to
-        the stream so far. Once the record is written, the brokers can delete earlier control records of the same
-        stream and lane (field ``lane``).
+        """Write a control record durably. A reader obeys the control record once it has read everything that was
+        written to the stream before the record. As soon as the record is written, the brokers can delete earlier
+        control records of the same stream and lane (field ``lane``).
         """
         found = self._topics.describe(stream)
         ends = self._topics.ends(stream, range(len(found.partitions)), UNCOMMITTED)
