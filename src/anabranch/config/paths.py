@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from anabranch.config import sqlite_urls
 from anabranch.config.outputs import OutputSettings
 from anabranch.config.settings import Settings
+from anabranch.config.storage import is_uri
 from anabranch.config.systems import OtherSystemSettings, SystemSettings
 from anabranch.errors import ConfigError
 
@@ -24,7 +25,7 @@ def absolute(settings: Settings, folder: Path) -> Settings:
     """The settings with absolute paths; relative paths are resolved from ``folder``. Raises ConfigError if a path
     begins with ``~`` or ``~user``, and that home folder isn't known."""
     root, store = settings.storage.root, settings.coordinator.store
-    if "://" not in root and not root.startswith("file:"):
+    if not is_uri(root):
         root = str((folder / expanded(root)).resolve())
     store = sqlite_urls.absolute(store, folder)
     file = sqlite_urls.path_of(store) or Path(".anabranch/coordinator")
@@ -79,7 +80,7 @@ def _of_system(section: SystemSettings, folder: Path) -> SystemSettings:
 
 
 def _absolute(options: Mapping[str, Any], folder: Path, *names: str) -> dict[str, str]:
-    """A dict with the options in ``names`` as absolute paths. URLs, and paths that contain references, are left out."""
+    """A dict with the options in ``names`` as absolute paths. URIs, and paths that contain references, are left out."""
     given = {name: path for name, path in options.items() if name in names and isinstance(path, str)}
-    paths = {name: path for name, path in given.items() if "://" not in path and "${" not in path}
+    paths = {name: path for name, path in given.items() if not is_uri(path) and "${" not in path}
     return {name: str((folder / expanded(path)).resolve()) for name, path in paths.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from anabranch.config.section import Section
 
-__all__ = ["StorageSettings", "local_folder"]
+__all__ = ["StorageSettings", "is_uri", "local_folder"]
+
+_URI = re.compile(r"file:|[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 class StorageSettings(Section):
@@ -17,15 +20,22 @@ class StorageSettings(Section):
     root: str = "./.anabranch/lanes"
 
 
+def is_uri(text: str) -> bool:
+    """Whether a text is a URI rather than a path: whether it begins with ``file:``, or with another scheme, a colon and
+    a slash. So ``hdfs:/lanes`` is a URI, and ``a:b/lanes`` is a path.
+    """
+    return _URI.match(text) is not None
+
+
 def local_folder(uri: str) -> Path | None:
     """The local path for a path or a URI, such as a storage root; None for a URI with a scheme other than ``file``.
 
     As in Hadoop's ``Path``, ``#``, ``?`` and ``%`` have no special meaning in a path or a URI: for example,
     ``%20`` stays as it is.
     """
-    scheme, colon, rest = uri.partition(":")
-    if not colon or "/" in scheme:
+    if not is_uri(uri):
         return Path(uri)
+    scheme, _, rest = uri.partition(":")
     if scheme != "file":
         return None
     return Path(f"/{rest[2:].partition('/')[2]}" if rest.startswith("//") else rest)

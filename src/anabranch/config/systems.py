@@ -6,12 +6,13 @@ import re
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from anabranch.config.durations import PositiveDuration
 from anabranch.config.secrets import resolved
 from anabranch.config.section import Section
+from anabranch.config.storage import is_uri
 
 __all__ = ["EmbeddedSettings", "KafkaSettings", "OtherSystemSettings", "SystemSettings", "SystemsSettings"]
 
@@ -51,6 +52,13 @@ class EmbeddedSettings(SystemSettings):
 
     root: Path = Path("./.anabranch/streams")
     """The folder of the streams, on a local disk."""
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _local(cls, root: Any) -> Any:
+        if is_uri(str(root)):
+            raise ValueError("the embedded log is on a local disk: give a path, not a URI")
+        return root
 
 
 class KafkaSettings(SystemSettings):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from anabranch.config import wrong_values
 from anabranch.config.headings import heading
+from anabranch.config.storage import is_uri
 from anabranch.errors import ConfigError
 
 __all__ = ["FolderOptions", "Options", "checked"]
@@ -25,7 +26,7 @@ class FolderOptions(Options):
     """The settings of a table in a folder.
 
     Attributes:
-        NOT_LOCAL: the message for a path that is a URL.
+        NOT_LOCAL: the message for a path that is a URI.
         path: a folder on a disk that all containers and the coordinator share.
         target_file_mb: the approximate size, in MB, at which a new file is started.
     """
@@ -38,7 +39,7 @@ class FolderOptions(Options):
     @field_validator("path")
     @classmethod
     def _local(cls, path: str) -> str:
-        if "://" in path:
+        if is_uri(path):
             raise ValueError(cls.NOT_LOCAL)
         return path
 

@@ -73,9 +73,23 @@ def test_relative_paths_start_at_the_file_s_folder(tmp_path: Path) -> None:
     assert found.systems.embedded.root == tmp_path.parent / "log"
 
 
-@pytest.mark.parametrize("root", ["s3a://bucket/lanes", "hdfs://h:1/x", "file:///var/lanes", "file:/var/lanes", "/abs"])
+@pytest.mark.parametrize(
+    "root",
+    ["s3a://bucket/lanes", "hdfs://h:1/x", "hdfs:/x", "foo:/x", "file:///var/lanes", "file:/var/lanes", "/abs"],
+)
 def test_a_uri_and_an_absolute_path_stay(tmp_path: Path, root: str) -> None:
     assert config.load(written(tmp_path, f'[storage]\nroot = "{root}"')).storage.root == root
+
+
+def test_a_colon_alone_makes_no_uri(tmp_path: Path) -> None:
+    assert config.load(written(tmp_path, '[storage]\nroot = "a:b/lanes"')).storage.root == f"{tmp_path}/a:b/lanes"
+
+
+@pytest.mark.parametrize("uri", ["hdfs://h:1/x", "hdfs:/x", "file:/x"])
+def test_a_table_s_and_a_system_s_uri_stay(tmp_path: Path, uri: str) -> None:
+    text = f'[outputs.x]\nto = "m:C"\npath = "{uri}"\n[systems.mine]\nclass = "m:C"\nroot = "{uri}"'
+    found = config.load(written(tmp_path, text))
+    assert (found.outputs["x"].options["path"], found.systems.others["mine"].options["root"]) == (uri, uri)
 
 
 @pytest.mark.parametrize("store", ["sqlite:////var/store.db", "sqlite://", "postgresql://host/db"])
@@ -142,6 +156,11 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
         ('[storage]\nrot = "x"', "unknown setting 'storage.rot'", "did you mean 'root'?"),
         ('[systems.embeded]\nroot = "x"', "unknown setting 'systems.embeded'", "did you mean 'embedded'?"),
         ('[systems.embedded]\nroots = "x"', "unknown setting 'systems.embedded.roots'", "did you mean 'root'?"),
+        (
+            '[systems.embedded]\nroot = "hdfs:/streams"',
+            "'systems.embedded.root' has the value 'hdfs:/streams': the embedded log is on a local disk",
+            "allowed",
+        ),
         ('[streams.flights]\nformt = "raw"', "unknown setting 'streams.flights.formt'", "did you mean 'format'?"),
         ('[streams.flights]\nformat = "xml"', "'streams.flights.format' has the value 'xml'", "allowed"),
         ('[streams.flights]\nsystem = "rabbit"', "'streams.flights.system' has the value 'rabbit'", "embedded, kafka"),

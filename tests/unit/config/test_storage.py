@@ -19,6 +19,8 @@ from anabranch.errors import ConfigError
         ("/data/a#b/lanes", "/data/a#b/lanes"),
         ("/data/a?b/50%25", "/data/a?b/50%25"),
         ("/data/a:b", "/data/a:b"),
+        ("a:b/lanes", "a:b/lanes"),
+        ("a b:/lanes", "a b:/lanes"),
         ("file:/data/lanes", "/data/lanes"),
         ("file:///data/a%20b", "/data/a%20b"),
         ("file:/data/50%25", "/data/50%25"),
@@ -26,6 +28,8 @@ from anabranch.errors import ConfigError
         ("file:///data/a?b", "/data/a?b"),
         ("file://localhost/data/a#b", "/data/a#b"),
         ("hdfs:///lanes", None),
+        ("hdfs:/lanes", None),
+        ("foo:/lanes", None),
         ("s3a://bucket/lanes", None),
     ],
 )

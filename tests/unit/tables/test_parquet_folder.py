@@ -289,6 +289,7 @@ def test_a_full_disk_loses_nothing(
     [
         ({}, "outputs.orders.path isn't set"),
         ({"path": "s3://bucket/orders"}, "hard links"),
+        ({"path": "hdfs:/orders"}, "hard links"),
         ({"path": "/x", "pth": 1}, "did you mean 'path'"),
         ({"path": "/x", "target_file_mb": 0}, "outputs.orders.target_file_mb has the value 0"),
     ],
