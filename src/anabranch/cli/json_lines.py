@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import select
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -92,8 +94,9 @@ def records(
 
 
 def key_bytes(value: Any) -> bytes | None:
-    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, everything else as a
-    JSON array that contains only the value. Raises OverflowError for an integer that doesn't fit into 8 bytes.
+    """A JSON value as a message key: text as UTF-8, integers as 8 bytes big-endian, null as None, everything else
+    (including a ``msgspec.Raw``) as a JSON array that contains only the value. Raises OverflowError for an integer that
+    doesn't fit into 8 bytes.
     """
     if value is None:
         return None
@@ -145,7 +148,23 @@ def _key_of(line: bytes, key: str | None) -> bytes | None:
         return None
     if not isinstance(parsed, dict):
         raise ValueError(f"it isn't a JSON object, so it has no field {key}")
-    return key_bytes(parsed.get(key))
+    value = parsed.get(key)
+    if isinstance(value, float | list | dict):
+        value = _exact(_fields(line)[key])
+    return key_bytes(value)
+
+
+def _number(text: str) -> float | msgspec.Raw:
+    """A JSON number as a float or, if the float would be written as another number, as the text itself."""
+    rounded = float(text)
+    with contextlib.suppress(InvalidOperation):  # the exponent is beyond all that Decimal allows
+        if Decimal(str(rounded)) == Decimal(text):
+            return rounded
+    return msgspec.Raw(text.encode())
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_exact = msgspec.json.Decoder(float_hook=_number).decode
 
 
 def _readable(raw: bytes | None) -> str | dict[str, str] | None:

@@ -154,6 +154,26 @@ def test_key_bytes(value: object, key: bytes | None) -> None:
     assert json_lines.key_bytes(value) == key
 
 
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        ("1234567890.0123456789", b"[1234567890.0123456789]"),
+        ("1234567890.0123457", b"[1234567890.0123457]"),
+        ("[1.50, 0.10000000000000000001]", b"[[1.5,0.10000000000000000001]]"),
+        ('{"a": 12345678901234567890e-1}', b'[{"a":12345678901234567890e-1}]'),
+        ("1e-99999999999999999999", b"[1e-99999999999999999999]"),
+        ("1.50", b"[1.5]"),
+        ("1E5", b"[100000.0]"),
+        ("-0.0", b"[-0.0]"),
+        ("[5, null, true]", b"[[5,null,true]]"),
+    ],
+)
+def test_no_number_is_rounded_on_its_way_into_a_key(field: str, key: bytes) -> None:
+    line = f'{{"n": 0.10000000000000000001, "price": {field} }}'.encode()
+    batch, fault = json_lines.records([line], 1, "price", json_lines.now())
+    assert (batch.column("key").to_pylist(), fault) == ([key], None)
+
+
 DEEP = '{"k": ' + "[" * 2000 + "]" * 2000 + "}"
 
 
