@@ -138,8 +138,15 @@ def _environment() -> dict[str, Any]:
     class OfEnvironment(BaseSettings, Settings):
         model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", case_sensitive=False)
 
+    class Environment(EnvSettingsSource):
+        def decode_complex_value(self, field_name: str, field: Any, value: Any) -> Any:
+            # Without a field, as in [outputs.NAME], nothing says that 12e4 is a number rather than a password.
+            if field is None and not value.lstrip().startswith(("{", "[")):
+                raise ValueError("this is text")
+            return super().decode_complex_value(field_name, field, value)
+
     try:
-        return EnvSettingsSource(OfEnvironment)()
+        return Environment(OfEnvironment)()
     except SettingsError as error:
         raise ConfigError(
             f"the environment has a section that isn't a JSON object: {error}",

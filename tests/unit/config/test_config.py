@@ -144,6 +144,27 @@ def test_the_environment_goes_over_the_file_setting_by_setting(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *((text, text) for text in ("12e4", "1.10", "null", "true", "12345678", '"quoted"', "[no JSON", "")),
+        (' {"a": 1}', {"a": 1}),
+        ('["id", 2]', ["id", 2]),
+    ],
+)
+def test_a_table_s_text_in_the_environment_stays_text(
+    monkeypatch: pytest.MonkeyPatch, text: str, value: object
+) -> None:
+    for name, each in (("TO", "m:C"), ("PASSWORD", text), ("CATALOG__TOKEN", text)):
+        monkeypatch.setenv(f"ANABRANCH__OUTPUTS__ORDERS__{name}", each)
+    assert config.load().outputs["orders"].options == {"password": value, "catalog": {"token": value}}
+
+
+def test_a_table_s_section_in_the_environment_is_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH__OUTPUTS__ORDERS", '{"to": "m:C", "size": 12e4}')
+    assert config.load().outputs["orders"].options == {"size": 12e4}
+
+
+@pytest.mark.parametrize(
     ("text", "what", "cure"),
     [
         ("[job]\nfactr = 4", "unknown setting 'job.factr'", "did you mean 'factor'?"),

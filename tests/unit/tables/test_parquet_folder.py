@@ -23,6 +23,7 @@ from anabranch.errors import (
     StateError,
 )
 from anabranch.tables.files import FileRef, FileWriter, Folder, merged
+from anabranch.tables.options import FolderOptions, checked
 from anabranch.tables.parquet import ParquetFolder
 from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, written
 
@@ -297,6 +298,10 @@ def test_a_full_disk_loses_nothing(
 def test_settings_are_checked(settings: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         ParquetFolder("orders", settings)
+
+
+def test_a_number_from_the_environment_is_text_to_begin_with() -> None:
+    assert checked(FolderOptions, "orders", {"path": "/x", "target_file_mb": "64"}).target_file_mb == 64
 
 
 def test_a_merge_writes_no_more_than_the_target() -> None:
