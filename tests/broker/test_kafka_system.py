@@ -231,8 +231,9 @@ def test_an_offset_is_found_by_time(system: KafkaSystem) -> None:
     name = made(system, 2)
     with system.appender(name) as appender:
         appender.append(batch(record(b"v", key_for(1, 2), at_ms=AT_MS + number * 1000) for number in range(5)))
-    for unix_ms, offset in ((0, 0), (-1, 0), (AT_MS, 0), (AT_MS + 1, 1), (AT_MS + 4000, 4), (AT_MS + 4001, 5)):
-        assert system.offset_at(name, unix_ms) == {0: 0, 1: offset}
+    at = AT_MS * 1000
+    for unix_us, offset in ((0, 0), (-1, 0), (at, 0), (at + 1, 1), (at + 4_000_000, 4), (at + 4_000_001, 5)):
+        assert system.offset_at(name, unix_us) == {0: 0, 1: offset}
 
 
 def test_racks_of_partitions_are_those_of_their_brokers(system: KafkaSystem) -> None:

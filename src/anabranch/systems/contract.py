@@ -217,9 +217,9 @@ class System(Protocol):
         return self.high_watermarks(stream)
 
     @abstractmethod
-    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
-        """For each partition, the offset of the first record with the timestamp ``unix_ms`` or a later one. For a
-        partition without such a record, the end offset.
+    def offset_at(self, stream: str, unix_us: int) -> dict[int, int]:
+        """For each partition, the offset of the first record with the timestamp ``unix_us``, in microseconds since
+        1970, or a later one. For a partition without such a record, the end offset.
         """
         ...
 

@@ -90,11 +90,11 @@ class JsonLinesSystem(System):
     def high_watermarks(self, stream: str) -> dict[int, int]:
         return self.ends(stream)  # what isn't published is nowhere in the file
 
-    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+    def offset_at(self, stream: str, unix_us: int) -> dict[int, int]:
         found = {}
         for number, end in self.ends(stream).items():
             times = [record["timestamp"] for entry in self._entries(stream, number) for record in entry.records]
-            found[number] = next((at for at, time in enumerate(times) if time >= unix_ms * 1000), end)
+            found[number] = next((at for at, time in enumerate(times) if time >= unix_us), end)
         return found
 
     def read(self, stream: str, partition_: int, ranges: Sequence[Range]) -> Iterator[Records]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from anabranch.errors import NotFoundError, UsageError
 from anabranch.model.ssp import SSP
@@ -12,6 +12,7 @@ from anabranch.systems.systems import Systems
 __all__ = ["EARLIEST", "ends", "instant", "offsets"]
 
 EARLIEST = "earliest"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EXAMPLE, _WITH_OFFSET = "2026-11-22T10:00:00Z", "2026-11-22T11:00:00+01:00"
 
 
@@ -41,7 +42,7 @@ def offsets(to: str | Mapping[str, int], job: str, sources: Sequence[SSP], syste
         starts = {each: systems.named(each[0]).starts(each[1]) for each in asked}
         return {str(ssp): starts[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
     at = instant(to)
-    found = {each: systems.named(each[0]).offset_at(each[1], at) for each in asked}
+    found = {each: systems.named(each[0]).offset_at(each[1], unix_us=at) for each in asked}
     if all(found[each] == systems.named(each[0]).ends(each[1]) for each in asked):
         raise UsageError(f"no record that job {job!r} reads has the time {to}, or a later one", "give an earlier time")
     return {str(ssp): found[ssp.system, ssp.stream][ssp.partition] for ssp in sources}
@@ -68,8 +69,8 @@ def ends(sources: Sequence[SSP], systems: Systems) -> dict[str, int]:
 
 
 def instant(text: str) -> int:
-    """A time as Unix ms, from ISO 8601 with an offset from UTC. Raises UsageError if the text has another form, or the
-    time is in the future.
+    """A time in microseconds since 1970, from ISO 8601 with an offset from UTC. Raises UsageError if the text has
+    another form, or the time is in the future.
     """
     try:
         at = datetime.fromisoformat(text)
@@ -84,7 +85,7 @@ def instant(text: str) -> int:
         )
     if at > datetime.now(UTC):
         raise UsageError(f"the time {text} is in the future", "a job is rewound to a time that is past")
-    return int(at.timestamp() * 1000)
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _checked(to: Mapping[str, int], job: str, sources: Sequence[SSP], systems: Systems) -> dict[str, int]:

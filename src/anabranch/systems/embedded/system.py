@@ -96,15 +96,15 @@ class EmbeddedSystem(System):
     def high_watermarks(self, stream: str) -> dict[int, int]:
         return self.ends(stream)
 
-    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+    def offset_at(self, stream: str, unix_us: int) -> dict[int, int]:
         """See :meth:`System.offset_at`. Records are read from the beginning, because the log has no index of times."""
         starts = self.starts(stream)
         ends = self.ends(stream, starts)
-        return {number: self._first_at(stream, number, (starts[number], end), unix_ms) for number, end in ends.items()}
+        return {number: self._first_at(stream, number, (starts[number], end), unix_us) for number, end in ends.items()}
 
-    def _first_at(self, stream: str, partition: int, between: Range, unix_ms: int) -> int:
+    def _first_at(self, stream: str, partition: int, between: Range, unix_us: int) -> int:
         for offsets, batch in self.read(stream, partition, [between]):
-            late = batch.column("timestamp").cast(pa.int64()).to_numpy() >= unix_ms * 1000
+            late = batch.column("timestamp").cast(pa.int64()).to_numpy() >= unix_us
             if late.any():
                 return int(offsets[late.argmax()])
         return between[1]

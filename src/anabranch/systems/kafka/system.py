@@ -122,9 +122,10 @@ class KafkaSystem(System):
     def open_transaction(self, stream: str, partition: int, java: JavaClasses) -> OpenTransaction | None:
         return open_transactions.find(self._topics, stream, partition, java)
 
-    def offset_at(self, stream: str, unix_ms: int) -> dict[int, int]:
+    def offset_at(self, stream: str, unix_us: int) -> dict[int, int]:
+        """See :meth:`System.offset_at`. Kafka's timestamps are in milliseconds, so the time is rounded up to one."""
         ends = self.ends(stream)
-        found = self._topics.at(stream, max(0, unix_ms), ends)
+        found = self._topics.at(stream, max(0, -(-unix_us // 1000)), ends)
         return {number: min(found[number], end) if found[number] >= 0 else end for number, end in ends.items()}
 
     def offset(self, stream: str, id: str, positions: Mapping[int, int]) -> dict[str, Any]:

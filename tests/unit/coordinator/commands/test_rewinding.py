@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from anabranch import Job
@@ -25,6 +26,7 @@ from anabranch.protocol.commands import RewindRequest, ScaleRequest
 from anabranch.protocol.container import Heartbeat, WantedLane
 from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.lane_report import LanePhase
+from anabranch.systems.records import RECORD_SCHEMA, iso_text
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import Clock
 from tests.unit.coordinator.programs import PROGRAM
@@ -277,6 +279,18 @@ def test_a_time_is_the_first_record_from_then_on(systems: Systems, ends: dict[st
     assert start_offsets.offsets((at - timedelta(milliseconds=1)).isoformat(), JOB, sources, systems) == found
     assert sum(start_offsets.offsets((at + timedelta(milliseconds=1)).isoformat(), JOB, sources, systems).values()) == 8
     assert start_offsets.instant("2026-11-22T11:00:00+01:00") == start_offsets.instant("2026-11-22T10:00:00Z")
+
+
+@pytest.mark.parametrize(("micros", "offset"), [(123_100, 0), (123_101, 1), (123_900, 1), (123_901, 2), (123_950, 2)])
+def test_a_time_is_exact_to_the_microsecond(systems: Systems, micros: int, offset: int) -> None:
+    embedded = systems.named("embedded")
+    embedded.create("fine", 1)
+    times = [AT * 1000 + each for each in (123_100, 123_900, 123_950)]
+    rows = [{"key": None, "value": b"", "headers": None, "timestamp": time} for time in times]
+    with embedded.appender("fine") as appender:
+        appender.append(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
+    to = iso_text(AT * 1000 + micros)
+    assert start_offsets.offsets(to, JOB, [SSP.parse("embedded/fine/0")], systems) == {"embedded/fine/0": offset}
 
 
 def test_without_state_nothing_need_be_said_of_it() -> None:
