@@ -200,9 +200,9 @@ def failure(error: BaseException, home: str = "") -> Failure:
     report if no disk turns out to be full.
 
     Args:
-        home: the job's folder. If the stack trace has a frame in this folder, the job's own code failed, and the
-            failure names the line of code. If the error quotes one of anabranch's own errors, no line is named. If
-            ``home`` is empty, stack frames aren't searched.
+        home: the job's folder. If the stack trace has a frame in one of the user's files in this folder, the job's own
+            code failed, and the failure names the line of code. If the error quotes one of anabranch's own errors, no
+            line is named. If ``home`` is empty, stack frames aren't searched.
     """
     failed = _failure(error, home)
     if isinstance(error, DamagedError | FencedError | UsageError):

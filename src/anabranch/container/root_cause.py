@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from anabranch.job_code import user_files
+
 __all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
@@ -132,10 +134,10 @@ class RootCause:
         return self.causes[-1] if self.causes else None
 
     def frame_in(self, home: str) -> Frame | None:
-        """The innermost frame whose file is in ``home``, the job's folder; None if there is none."""
+        """The innermost frame in one of the user's files below ``home``, the job's folder; None if there is none."""
         for cause in reversed(self.causes):
             for frame in reversed(cause.frames):
-                if home and frame.file.startswith(home.rstrip("/") + "/"):
+                if home and user_files.is_below(home, frame.file):
                     return frame
         return None
 

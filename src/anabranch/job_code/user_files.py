@@ -1,9 +1,10 @@
-"""Finds the user's files from which an operator's function comes."""
+"""Determines which files are the user's, and finds those from which an operator's function comes."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import site
 import sys
 import sysconfig
@@ -14,7 +15,7 @@ from typing import Any
 
 import anabranch
 
-__all__ = ["files", "is_library", "is_users", "wrapped"]
+__all__ = ["files", "is_below", "is_library", "is_users", "wrapped"]
 
 _FUNCTIONS = (FunctionType, MethodType, functools.partial)
 
@@ -35,6 +36,21 @@ def is_users(file: str) -> bool:
     """Whether a file belongs neither to Python, nor to an installed package, nor to anabranch."""
     path = Path(file).resolve()
     return not any(path.is_relative_to(folder) for folder in _libraries())
+
+
+@functools.cache
+def is_below(home: str, file: str) -> bool:
+    """Whether a file is below the job's folder ``home``, and is the user's. If Python or packages are installed below
+    this folder, for example in a virtual environment, their files aren't the user's. The files of a package to which
+    the job itself belongs are the user's.
+    """
+    if not file.startswith(f"{home.rstrip('/')}/"):
+        return False
+    try:
+        path, folder = Path(os.path.realpath(file)), Path(os.path.realpath(home))
+    except ValueError:  # no file can have this name
+        return False
+    return not any(path.is_relative_to(each) and not folder.is_relative_to(each) for each in _libraries())
 
 
 def is_library(folder: str) -> bool:

@@ -126,6 +126,7 @@ def load(path: Path) -> JobFile:
 def _shortened(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError):
         return "".join(traceback.format_exception_only(error)).rstrip()
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(path.parent)]
+    home = str(path.parent)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if user_files.is_below(home, f.filename)]
     lines = traceback.format_list(frames) + traceback.format_exception_only(error)
     return "".join(lines).rstrip()

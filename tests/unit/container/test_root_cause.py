@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sysconfig
 import time
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from anabranch.container import error_text, root_cause
 from anabranch.container.error_text import Remedy
 
 JOB = "/home/me/job"
+INSTALLED = Path(sysconfig.get_path("purelib"))
+HOME = INSTALLED.parents[2]  # of HOME/lib/python3.12/site-packages
 SAMPLES = Path(__file__).parent / "failures" / "causes"
 TOLD = {
     "task_not_deserialized": ("OptionalDataException", Remedy.PROCESS),
@@ -66,6 +69,22 @@ def test_exceptions_of_python_are_followed_to_their_cause() -> None:
     assert failed.what.startswith("KeyError: 'price' at test_root_cause.py:")
     assert failed.what.endswith("in test_exceptions_of_python_are_followed_to_their_cause")
     assert failed.reasons == ("in RuntimeError: no price",)
+
+
+@pytest.mark.parametrize(
+    ("file", "remedy"),
+    [
+        (INSTALLED / "anabranch" / "systems" / "kafka" / "transactions.py", Remedy.WAIT),
+        (HOME / "job.py", Remedy.ATTEMPT),
+    ],
+)
+def test_a_failure_in_a_package_installed_in_the_jobs_folder_is_not_the_jobs(file: Path, remedy: Remedy) -> None:
+    text = f'Traceback (most recent call last):\n  File "{file}", line 3, in f\n    f()\n'
+    away = 'cimpl.KafkaException: KafkaError{code=_ALL_BROKERS_DOWN,val=-187,str="4/4 brokers are down"}'
+    failed = error_text.failure(RuntimeError(text + away), str(HOME))
+    assert failed.remedy == remedy
+    assert (" at job.py:3 in f" in failed.what) == (remedy is Remedy.ATTEMPT)
+    assert str(INSTALLED) not in failed.told
 
 
 def test_the_cause_that_py4j_keeps_is_followed() -> None:

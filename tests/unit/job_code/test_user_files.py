@@ -7,6 +7,7 @@ import functools
 import json
 import operator
 import sys
+import sysconfig
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from pyspark import cloudpickle
 
+import anabranch
 from anabranch import Job, Processor, Timers
 from anabranch.job_code import user_files
 from anabranch.launch import loading
@@ -24,6 +26,8 @@ from anabranch.spark.session import session
 
 Row = dict[str, Any]
 HERE = Path(__file__)
+INSTALLED = sysconfig.get_path("purelib")
+ENVIRONMENT = str(Path(INSTALLED).parents[2])
 
 
 def scaled(message: Row, by: Any) -> Row:
@@ -163,6 +167,31 @@ def test_what_a_wrapper_of_a_library_wraps_is_found() -> None:
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_function_of_a_library_has_no_file_of_the_users(name: str) -> None:
     assert not list(user_files.files(LIBRARIES[name]))
+
+
+@pytest.mark.parametrize(
+    ("home", "file", "below"),
+    [
+        ("/jobs/delays", "/jobs/delays/a/job.py", True),
+        ("/jobs/delays/", "/jobs/delays/job.py", True),
+        ("/jobs/delays", "/jobs/delays-old/job.py", False),
+        ("/jobs/delays", "/jobs/delays/\0.py", False),
+        (ENVIRONMENT, f"{ENVIRONMENT}/job.py", True),
+        (ENVIRONMENT, f"{INSTALLED}/package/a.py", False),
+        (ENVIRONMENT, f"{ENVIRONMENT}/x/../{Path(INSTALLED).relative_to(ENVIRONMENT)}/package/a.py", False),
+        (f"{INSTALLED}/package", f"{INSTALLED}/package/job.py", True),
+        (INSTALLED, f"{INSTALLED}/package/job.py", True),
+        (str(Path(anabranch.__file__).parents[1]), anabranch.__file__, False),
+    ],
+)
+def test_which_files_below_a_jobs_folder_are_the_users(home: str, file: str, below: bool) -> None:
+    assert user_files.is_below(home, file) is below
+
+
+def test_an_environment_to_which_a_link_in_the_jobs_folder_leads_is_not_the_users(tmp_path: Path) -> None:
+    (tmp_path / ".venv").symlink_to(ENVIRONMENT)
+    within = Path(INSTALLED).relative_to(ENVIRONMENT)
+    assert not user_files.is_below(str(tmp_path), str(tmp_path / ".venv" / within / "package" / "a.py"))
 
 
 def test_what_refers_to_itself_is_looked_at_once() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from anabranch.job_code import user_files
+
 __all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "shortened", "traced"]
 
 _T = TypeVar("_T")
@@ -60,17 +62,17 @@ def described(error: BaseException, home: str = "") -> str:
     exception was raised. For an exception group, the members are described, too.
 
     Args:
-        home: the job's folder. Frames of files outside this folder are left out. If ``home`` is '', all frames are
-            included.
+        home: the job's folder. Only frames of the user's files in this folder are included. If ``home`` is '', all
+            frames are included.
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
 
 
 def traced(error: BaseException, home: str) -> str:
-    """The frames of an exception, as `` at file:line in function; …``; empty if there are no frames. Frames of files
-    outside the folder ``home`` are left out, unless ``home`` is ''. If there are many frames, those in the middle are
-    left out.
+    """The frames of an exception, as `` at file:line in function; …``; empty if there are no frames. Only frames of the
+    user's files in the folder ``home`` are included, unless ``home`` is ''. If there are many frames, those in the
+    middle are left out.
     """
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
@@ -164,10 +166,9 @@ def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) ->
 
 
 def _frames(trace: TracebackType | None, home: str) -> Iterator[str]:
-    begin = f"{home.rstrip('/')}/" if home else ""
     while trace is not None:
         code = trace.tb_frame.f_code
-        if code.co_filename.startswith(begin):
+        if not home or user_files.is_below(home, code.co_filename):
             yield f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
 

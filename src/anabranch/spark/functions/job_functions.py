@@ -108,11 +108,8 @@ def _raised_at(error: BaseException, code: JobCode) -> str:
     """The last frame of an error's traceback that is in the job's files, as `` at FILE:LINE``; empty if there is no
     such frame.
     """
-    frames = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if Path(f.filename).is_relative_to(job_modules.home_of(code))
-    ]
+    home = job_modules.home_of(code)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if user_files.is_below(home, f.filename)]
     return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import sysconfig
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -158,17 +159,25 @@ def test_without_a_folder_all_frames_are_told() -> None:
     assert error_text.described(raised.value, "/elsewhere") == "ValueError: no"
 
 
+def raised_in(file: str) -> BaseException:
+    scope: dict[str, Any] = {}
+    exec(compile("def failing():\n    raise ValueError('no')\n", file, "exec"), scope)
+    with pytest.raises(ValueError, match="no") as raised:
+        scope["failing"]()
+    return raised.value
+
+
 @pytest.mark.parametrize("home", ["/jobs/delays", "/jobs/delays/"])
 def test_a_frame_in_a_folder_whose_name_only_begins_like_the_jobs_folder_is_left_out(home: str) -> None:
-    def raised_in(file: str) -> BaseException:
-        scope: dict[str, Any] = {}
-        exec(compile("def failing():\n    raise ValueError('no')\n", file, "exec"), scope)
-        with pytest.raises(ValueError, match="no") as raised:
-            scope["failing"]()
-        return raised.value
-
     assert error_text.described(raised_in("/jobs/delays/job.py"), home) == "ValueError: no at job.py:2 in failing"
     assert error_text.described(raised_in("/jobs/delays-old/job.py"), home) == "ValueError: no"
+
+
+def test_a_frame_of_a_package_that_is_installed_in_the_jobs_folder_is_left_out() -> None:
+    installed = Path(sysconfig.get_path("purelib"))
+    home = str(installed.parents[2])  # of HOME/lib/python3.12/site-packages
+    assert error_text.described(raised_in(str(installed / "package" / "a.py")), home) == "ValueError: no"
+    assert error_text.described(raised_in(f"{home}/job.py"), home) == "ValueError: no at job.py:2 in failing"
 
 
 def test_a_deep_trace_is_cut() -> None:
