@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 from pydantic import Field, field_validator
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from anabranch import crash_points, own_files
 from anabranch.config.secrets import resolved
@@ -243,7 +243,7 @@ class IcebergTable:
         given = {key: resolved(f"{setting}.{key}", text) for key, text in self._given.items()}
         try:
             return _catalog(given.pop("name", "default"), tuple(sorted(given.items())))
-        except (ValueError, ImportError, exceptions.NotInstalledError) as error:
+        except (ArgumentError, ValueError, ImportError, exceptions.NotInstalledError) as error:
             raise ConfigError(
                 f"{setting} isn't a catalog that pyiceberg can use: {_line(error)}",
                 "see https://py.iceberg.apache.org/configuration for the properties of catalogs",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ import psycopg
 from psycopg import conninfo
 
 from anabranch import libpq
-from anabranch.config.secrets import resolved
+from anabranch.config.secrets import hidden, put_back, resolved, without_login, without_passwords
 from anabranch.deadlines import answered_within, wait_until
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
 
@@ -50,6 +51,9 @@ _DEFAULTS = {
 }
 """libpq's parameters (times in seconds, except where another unit is given). Parameters in the URL take precedence."""
 
+_PORTS = re.compile(r"[\d,\s]*")
+"""What libpq's parameter ``port`` can be: a number, or one for each host."""
+
 T = TypeVar("T")
 
 
@@ -73,9 +77,9 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
 
     Raises:
         AnabranchError: no connection could be made.
-        ConfigError: a reference in ``url`` can't be resolved.
+        ConfigError: a reference in ``url`` can't be resolved, or PostgreSQL's client doesn't accept ``url``.
     """
-    address = resolved(setting, url)
+    parameters = _parameters(setting, url)
     why = ""
 
     def late() -> AnabranchError:
@@ -87,10 +91,11 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
     def look() -> psycopg.Connection[Any] | None:
         nonlocal why
         try:
-            given = conninfo.conninfo_to_dict(address)
-            parameters: dict[str, Any] = {**_DEFAULTS, **given, "client_encoding": "UTF8"}
-            parameters["options"] = libpq.options(LIMITS, str(given.get("options", "")))
             return _opened(parameters, autocommit)
+        except psycopg.ProgrammingError as error:
+            if error.sqlstate is not None:  # from the server
+                raise
+            raise _refused(setting, url) from None
         except psycopg.OperationalError as error:
             refusals, read_only = libpq.refusals(error)
             final = [line for line in refusals if any(sign in line for sign in _FINAL)]
@@ -100,6 +105,38 @@ def connect(setting: str, url: str, where: str, autocommit: bool = False) -> psy
             return None
 
     return wait_until(look, _PATIENCE, late, _STEP)
+
+
+def _parameters(setting: str, url: str) -> dict[str, Any]:
+    """libpq's parameters for a connection. Raises ConfigError if the client can't parse ``url``, or would take a part
+    of the password for the host or the port, which messages show.
+    """
+    try:
+        given = conninfo.conninfo_to_dict(resolved(setting, url))
+    except psycopg.ProgrammingError:
+        raise _refused(setting, url) from None  # the original error may contain resolved secrets
+    hosts, ports = str(given.get("host", "")), str(given.get("port", ""))
+    if any("@" in host[1:] for host in hosts.split(",")) or not _PORTS.fullmatch(ports):
+        raise _refused(setting, url)
+    options = libpq.options(LIMITS, str(given.get("options", "")))
+    return {**_DEFAULTS, **given, "client_encoding": "UTF8", "options": options}
+
+
+def _refused(setting: str, url: str) -> ConfigError:
+    """The error for a URL that PostgreSQL's client doesn't accept. The client's reason may quote a secret. So the error
+    contains a reason only if the client also refuses the URL without its login and the values of its references.
+    """
+    shown, references = hidden(without_passwords(without_login(url)))
+    why = ""
+    try:
+        conninfo.conninfo_to_dict(shown)
+    except psycopg.ProgrammingError as error:
+        why = f": {put_back(libpq.first_line(error), references)}"
+    return ConfigError(
+        f"{setting} isn't a URL that PostgreSQL's client accepts{why}",
+        "write it as in postgresql://user:${env:PASSWORD}@host:5432/database; in the user and the password, also if "
+        "they are references, write %, @, /, : and spaces as %25, %40, %2F, %3A and %20",
+    )
 
 
 def _opened(parameters: dict[str, Any], autocommit: bool) -> psycopg.Connection[Any]:

@@ -334,6 +334,7 @@ def test_a_null_where_none_may_be_is_told(table: IcebergTable, tmp_path: Path) -
         ({"uri": "sqlite:////nowhere/at/all.db", "type": "sql"}, "its catalog doesn't answer as it should"),
         ({"uri": "http://127.0.0.1:1", "type": "rest"}, "its catalog doesn't answer as it should"),
         ({"type": "none"}, "outputs.orders.catalog isn't a catalog that pyiceberg can use"),
+        ({"uri": "nosuch://db/x", "type": "sql"}, "catalog that pyiceberg can use: Can't load plugin"),
         ({"uri": "${env:NOT_SET_HERE}", "type": "sql"}, "outputs.orders.catalog.uri refers to the environment"),
     ],
 )

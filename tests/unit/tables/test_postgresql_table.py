@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -506,6 +507,30 @@ def test_a_character_that_postgresql_lacks_is_told_with_its_column(
 def test_settings_are_checked(settings: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         opened(**{"url": "postgresql://db/shop", **settings})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "password", "told"),
+    [
+        ("me:${env:PW}@db/shop?sslmod=require", "s3cret", 'accepts: invalid URI query parameter: "sslmod"\n'),
+        ("me:${env:PW}@[::1/shop", "s3cret", "accepts: end of string reached"),
+        ("me:${env:PW}@db/shop", "s3cret%x", "accepts\n"),
+        ("me:${env:PW}@db/shop", "a@s3cret", "accepts\n"),
+        ("me:${env:PW}@db/shop", "s3cret/x", "accepts\n"),
+        ("me:${env:PW}@db/shop", "a s3cret", "accepts\n"),
+        ("me:s3cret%x@db/shop", "", "accepts\n"),
+        ("db/shop?password=s3cret%x", "", "accepts\n"),
+        ("db/shop?connect_timeout=soon", "", "accepts\n"),
+    ],
+)
+def test_a_url_that_the_client_refuses_is_told_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, given: str, password: str, told: str
+) -> None:
+    monkeypatch.setenv("PW", password)
+    refused = re.escape(f"outputs.orders.url isn't a URL that PostgreSQL's client {told}")
+    with pytest.raises(ConfigError, match=refused) as caught:
+        opened(f"postgresql://{given}").id()
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_wrong_password_is_told_and_not_shown(url: str) -> None:

@@ -191,6 +191,8 @@ def _read_only(where: str, message: str) -> StoreUnavailableError:
 
 def _refused(error: psycopg.Error, address: Address) -> AnabranchError:
     refusals, read_only = ([address.scrubbed(line) for line in lines] for lines in libpq.refusals(error))
+    if isinstance(error, psycopg.ProgrammingError):  # from the client, before it has connected
+        return _wrong_options(refusals[0], address.shown)
     for message in refusals:
         if (known := _known(message, address.shown)) is not None:
             return known
@@ -214,7 +216,7 @@ def _known(message: str, where: str) -> AnabranchError | None:
             f"make it (create{'user' if kind == 'role' else 'db'}), or name another in [coordinator] store",
         )
     if "invalid" in message and "option" in message:
-        return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)
+        return _wrong_options(message, where)
     if any(sign in message for sign in _FULL):
         return StoreUnavailableError(
             f"the store {where} takes no more connections: {message}",
@@ -222,3 +224,7 @@ def _known(message: str, where: str) -> AnabranchError | None:
             f"a coordinator takes up to {2 * _CONNECTIONS}",
         )
     return None
+
+
+def _wrong_options(message: str, where: str) -> ConfigError:
+    return ConfigError(f"the store {where} can't be reached with these options: {message}", _SETTING)

@@ -302,6 +302,7 @@ def test_stores_that_are_made_at_once_are_made_once(url: str) -> None:
         (lambda url: url.rpartition("/")[0], ConfigError, "names no database"),
         (lambda url: url.replace("127.0.0.1", "127.0.0.1.nowhere.invalid"), StoreUnavailableError, "can't be reached"),
         (lambda url: f"{url}?nonsense=1", ConfigError, "can't be reached with these options"),
+        (lambda url: f"{url}?connect_timeout=soon", ConfigError, "can't be reached with these options"),
         (lambda url: f"{url}?password=wr0ng-one", ConfigError, "doesn't accept the login"),
         (lambda url: url.replace("@", "@@"), ConfigError, "has an @ in its password"),
         (lambda url: url.replace("/store", "x/store"), ConfigError, "is not a database URL"),
