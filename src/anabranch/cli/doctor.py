@@ -6,11 +6,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import platform
+import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import msgspec
 import typer
@@ -36,6 +38,7 @@ MAVEN_ENDS_WITHIN = 300.0
 """How many seconds to wait for Maven's answer. Maven can hang, for example, if a proxy doesn't answer."""
 _UNCHECKED = " (not checked: mvn is missing, or doesn't answer)"
 _MAVEN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+_ERROR_OF_MAVEN = re.compile(r"\[ERROR\] (.+?)(?: -> \[Help \d+\])?$", re.MULTILINE)
 
 _Result = tuple[str, bool, str]
 """A check's name, whether it passed, and a message."""
@@ -217,38 +220,38 @@ def _checked(check: Callable[[], str], _: Settings) -> str:
 
 def _connector(system: System, wanted: bool, _: Settings) -> str:
     """Where a system's Spark connector comes from. If the connector is ``wanted``, raises AnabranchError in two cases:
-    the connector's jars in the cache are damaged, or the connector must come from a Maven repository that doesn't have
-    it. (If ``mvn`` gives no answer, the repository isn't checked.)
+    the connector's jars in the cache are damaged, or the connector must come from a Maven repository, and ``mvn`` can't
+    fetch it. (If ``mvn`` gives no answer, the repository isn't checked.)
     """
     needs = system.session_needs()
     if not wanted:
         return needs.origin
     _check_cached([Path(each) for each in needs.conf.get("spark.jars", "").split(",")])
     packages = needs.conf.get("spark.jars.packages", "")
-    there = {each: _is_in_maven(each) for each in packages.split(",") if each}
-    for each, found in there.items():
-        if found is False:
+    refusals = {each: _refusal(each) for each in packages.split(",") if each}
+    for each, why in refusals.items():
+        if why:
             named = f", {needs.summary}," if needs.summary else ""
-            raise AnabranchError(f"{each}{named} isn't available from the Maven repository here", needs.cure)
-    return f"{needs.origin}{_UNCHECKED if None in there.values() else ''}"
+            raise AnabranchError(f"{each}{named} {why}", needs.cure)
+    return f"{needs.origin}{_UNCHECKED if None in refusals.values() else ''}"
 
 
 def _module(module: str, settings: Settings) -> str:
     """Where a format's Spark module comes from. Raises AnabranchError if the module's jar in the cache is damaged, or
-    if the module must come from a Maven repository that doesn't have it. (If ``mvn`` gives no answer, the repository
-    isn't checked.)
+    if the module must come from a Maven repository, and ``mvn`` can't fetch it. (If ``mvn`` gives no answer, the
+    repository isn't checked.)
     """
     where = modules.found(settings.formats, module)
     if isinstance(where, Path):
         _check_cached([where])
         return str(where)
-    there = _is_in_maven(where)
-    if there is False:
+    why = _refusal(where)
+    if why:
         raise AnabranchError(
-            f"{where} isn't available from the Maven repository here",
+            f"{where} {why}",
             "name an available package in [formats], or a folder with the module's jar in [formats] jars",
         )
-    return f"{where}, which Spark gets from a Maven repository{_UNCHECKED if there is None else ''}"
+    return f"{where}, which Spark gets from a Maven repository{_UNCHECKED if why is None else ''}"
 
 
 def _check_cached(paths: Sequence[Path]) -> None:
@@ -269,19 +272,38 @@ def _check_cached(paths: Sequence[Path]) -> None:
             raise AnabranchError(f"jars in {each.folder} are missing or damaged", cure)
 
 
-def _is_in_maven(package: str) -> bool | None:
-    """Whether a Maven repository has the package; None if this machine has no ``mvn``, or ``mvn`` doesn't end in
-    time."""
+def _refusal(package: str) -> str | None:
+    """Why ``mvn`` can't fetch the package, as the end of a sentence about the package; empty if ``mvn`` can fetch it.
+    None if this machine has no ``mvn``, or ``mvn`` doesn't end in time."""
     maven = shutil.which("mvn")
     if maven is None:
         return None
     progress.say(f"asking Maven for {package} ...")
     command = [maven, "-q", "-B", f"{_MAVEN}:get", f"-Dartifact={package}", "-Dtransitive=false"]
-    try:
-        return not run_within(command, MAVEN_ENDS_WITHIN, TimeoutError)
-    except TimeoutError:
-        progress.say(f"Maven didn't answer within {MAVEN_ENDS_WITHIN:g} s")
-        return None
+    with tempfile.TemporaryFile() as output:
+        try:
+            code = run_within(command, MAVEN_ENDS_WITHIN, TimeoutError, output=output)
+        except TimeoutError:
+            progress.say(f"Maven didn't answer within {MAVEN_ENDS_WITHIN:g} s")
+            return None
+        except OSError as error:
+            return f"can't be fetched, because {maven} can't be run: {error.strerror or error}"
+        return _mavens_reason(package, output) if code else ""
+
+
+def _mavens_reason(package: str, output: IO[bytes]) -> str:
+    """Why ``mvn`` has failed, according to its output, as the end of a sentence about the package."""
+    from anabranch.spark.session.printed import last_lines
+
+    output.seek(0)
+    printed = output.read().decode(errors="replace")
+    *names, version = map(re.escape, package.split(":"))
+    artifact = rf"{':'.join(names)}:[\w.-]+:{version}"  # with its type
+    if re.search(rf"(?:Could not find artifact|Failure to find) {artifact}\s|\b{artifact} was not found in ", printed):
+        return "isn't available from the Maven repository here"
+    output.seek(0)
+    error = _ERROR_OF_MAVEN.search(printed)
+    return f"can't be fetched with mvn: {without_passwords(error[1] if error else last_lines(output))}"
 
 
 def _registry(settings: Settings) -> str:

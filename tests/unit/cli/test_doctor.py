@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -58,6 +58,12 @@ def script(path: Path, text: str) -> Path:
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o700)
     return path
+
+
+def maven_prints(path: Path, lines: Sequence[str], code: int = 1) -> None:
+    """Write a ``mvn`` that prints these lines."""
+    path.write_text("\n".join(["#!/bin/sh", "cat <<'END'", *lines, "END", f"exit {code}\n"]))
+    path.chmod(0o700)
 
 
 def connector(folder: Path) -> Path:
@@ -159,8 +165,7 @@ def test_what_binary_formats_take(look: Look, tmp_path: Path, monkeypatch: pytes
     maven.parent.mkdir()
     monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
     for code, ok in ((0, True), (1, False)):
-        maven.write_text(f"#!/bin/sh\nexit {code}\n")
-        maven.chmod(0o700)
+        maven_prints(maven, ["Could not find artifact org.apache.spark:spark-avro_2.13:jar:4.1.1 in central"], code)
         found = look(bound)
         assert found["spark-avro"][0] == ok
         assert found["spark-avro"][1].startswith("org.apache.spark:spark-avro_2.13:4.1.1")
@@ -186,8 +191,12 @@ def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
 ) -> None:
     maven = tmp_path / "bin" / "mvn"
     maven.parent.mkdir()
-    maven.write_text("#!/bin/sh\nexit 1\n")
-    maven.chmod(0o700)
+    group, artifact, version = jars.of_pyspark().split(":")
+    missing = [
+        f"Failure to find {group}:{artifact}:jar:{version} in https://x was cached",
+        "a:b:jar:1 was not found in x",
+    ]
+    maven_prints(maven, missing)
     monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
     monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
     assert look("")["kafka connector"][0]
@@ -202,6 +211,43 @@ def test_the_connector_is_asked_for_where_a_job_on_kafka_would_need_it(
     assert (ok, said.split(" isn't")[0]) == (False, "a:b:1")
     maven.write_text("#!/bin/sh\nexit 0\n")
     assert look('[systems]\ndefault = "kafka"')["kafka connector"][0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            [
+                "[ERROR] Failed to execute x:get: Could not transfer artifact a:b:jar:1 from/to central -> [Help 1]",
+                "[ERROR] ",
+                "[ERROR] Re-run Maven using the -X switch to enable full debug logging.",
+            ],
+            "Failed to execute x:get: Could not transfer artifact a:b:jar:1 from/to central",
+        ),
+        (
+            ["[ERROR] Could not find artifact org.apache.maven.plugins:maven-dependency-plugin:jar:3.6.1 in central"],
+            "Could not find artifact org.apache.maven.plugins:maven-dependency-plugin:jar:3.6.1 in central",
+        ),
+        (["[ERROR] Could not find artifact a:b:jar:1.1 in x"], "Could not find artifact a:b:jar:1.1 in x"),
+        (["[ERROR] https://me:s3cret@host refuses"], "https://me:***@host refuses"),
+        (
+            ["The JAVA_HOME variable is not defined,", "this is needed"],
+            "The JAVA_HOME variable is not defined, / this is needed",
+        ),
+        ([], "nothing was printed"),
+    ],
+)
+def test_a_maven_that_fails_is_not_told_as_a_repository_without_the_package(
+    look: Look, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], told: str
+) -> None:
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven_prints(maven, lines)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=os.pathsep)
+    monkeypatch.setattr(KafkaSystem, "checks", lambda _: {"kafka": lambda: "asked"})
+    ok, said = look('[systems]\ndefault = "kafka"\n[systems.kafka]\npackages = "a:b:1"')["kafka connector"]
+    assert not ok
+    assert said.startswith(f"a:b:1 can't be fetched with mvn: {told}\n")
 
 
 def test_a_surface_of_spark_that_is_missing_fails_where_there_is_no_other_way(
