@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import Annotated
 
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, options, output, progress
+from anabranch.cli import connect, options, output, progress, waiting
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api.client import AWAY, Client
-from anabranch.deadlines import wait_until
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, OutOfTimeError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
@@ -75,13 +75,14 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
         ConflictError: the drain was cancelled.
         OutOfTimeError: the drain took longer than ``timeout`` seconds; or a function has been working on one message
             for a minute, and the job has no ``message_timeout``.
+        UnreachableError: the coordinator can't be reached after ``timeout`` seconds.
     """
     status: JobStatus | None = None
     last = ""
 
-    def look() -> bool | None:
+    def look(present: JobStatus | None) -> bool | None:
         nonlocal status, last
-        status = _status(client, settings, job)
+        status = present
         if status is None:
             return None
         if _has_drained(job, status):
@@ -98,7 +99,7 @@ def wait(client: Client, settings: CoordinatorSettings, job: str, timeout: float
             f"it continues in the background; see anabranch status {job}; anabranch cancel {job}, or stop it",
         )
 
-    wait_until(look, timeout, late, _POLL)
+    waiting.polled(job, lambda: _status(client, settings, job), look, timeout, late, _POLL)
 
 
 def _has_drained(job: str, status: JobStatus) -> bool:
@@ -119,18 +120,23 @@ def _has_drained(job: str, status: JobStatus) -> bool:
 
 
 def _status(client: Client, settings: CoordinatorSettings, job: str) -> JobStatus | None:
-    """A job's status; None if the status isn't known now. If the coordinator of ``client`` can't be reached (for
-    example, because a ``run`` has ended), the store or another coordinator that serves the job is asked. In this case,
-    the status is used only if the job is in a final state.
+    """A job's status. If the coordinator of ``client`` can't be reached (for example, because a ``run`` has ended), the
+    store or another coordinator that serves the job is asked. In this case, the status is used only if the job is in a
+    final state. In any other state, the result is None if another coordinator serves the job.
+
+    Raises:
+        AnabranchError: no coordinator answers, and the job isn't in a final state, as far as the store can be read.
     """
     try:
         return client.status(job)
     except AWAY:
-        try:
-            left = connect.status(settings, job)
-        except (*AWAY, NotFoundError):
-            return None
-        return left if left.state in _LAST else None
+        with contextlib.suppress(*AWAY, NotFoundError):
+            status = connect.status(settings, job)
+            if status.state in _LAST:
+                return status
+            if status.served:
+                return None
+        raise
 
 
 def listed(told: DrainAccepted, status: JobStatus) -> list[str]:

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from anabranch import config as configuration
-from anabranch.cli import connect, options, progress
-from anabranch.coordinator.api.client import AWAY
-from anabranch.deadlines import wait_until
+from anabranch.cli import connect, options, progress, waiting
 from anabranch.errors import OutOfTimeError
+from anabranch.protocol.status import JobStatus
 
 _POLL = 0.2
 
@@ -30,21 +29,17 @@ def fence(
         client.fence(container, why)
         left: list[str] = []
 
-        def look() -> bool | None:
-            try:
-                lanes = [one.lane for one in client.status(job).lanes]
-            except AWAY:
-                return None
+        def look(status: JobStatus) -> bool | None:
+            lanes = [one.lane for one in status.lanes]
             left[:] = [lane.id for lane in lanes if lane.unfenced and lane.seat == seat]
             return None if left else True
 
         def late() -> OutOfTimeError:
-            lanes = f"lane(s) {', '.join(left)}" if left else "the lanes"  # if the coordinator never answered
             return OutOfTimeError(
-                f"{lanes} of container {container} could not be fenced within {timeout:g} s",
+                f"lane(s) {', '.join(left)} of container {container} could not be fenced within {timeout:g} s",
                 f"the coordinator keeps trying; anabranch events {job} says why it fails",
             )
 
         if not detach:
-            wait_until(look, timeout, late, _POLL)
+            waiting.polled(job, lambda: client.status(job), look, timeout, late, _POLL)
     progress.say(f"container {container} has lost its seat" + ("" if detach else "; its lanes are fenced"))

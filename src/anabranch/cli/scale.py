@@ -11,8 +11,7 @@ import typer
 from anabranch import config as configuration
 from anabranch.cli import connect, haste, options, output, progress, waiting
 from anabranch.cli.change_options import ChangeOptions, with_change_options
-from anabranch.coordinator.api.client import AWAY, Client
-from anabranch.deadlines import wait_until
+from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UsageError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
@@ -85,16 +84,13 @@ def wait(client: Client, job: str, timeout: float) -> None:
     Raises:
         JobFailedError: the job isn't running after the change.
         OutOfTimeError: the change took longer than ``timeout`` seconds.
+        UnreachableError: the coordinator can't be reached after ``timeout`` seconds.
     """
     last, state, waits = "", "changing", haste.Waits()
     begun = said = time.monotonic()
 
-    def look() -> JobStatus | None:
+    def look(status: JobStatus) -> JobStatus | None:
         nonlocal last, state, said
-        try:
-            status = client.status(job)
-        except AWAY:
-            return None
         state = status.state
         if state in waiting.SETTLED:
             return status
@@ -111,7 +107,7 @@ def wait(client: Client, job: str, timeout: float) -> None:
             f"it continues in the background; see anabranch status {job}",
         )
 
-    status = wait_until(look, timeout, late, _POLL)
+    status = waiting.polled(job, lambda: client.status(job), look, timeout, late, _POLL)
     if status.state != DeploymentState.RUNNING:
         raise JobFailedError(f"job {job} is {status.state}: {status.error or 'it was stopped meanwhile'}")
 

@@ -10,11 +10,11 @@ from anabranch.cli import progress
 from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.deadlines import wait_until
-from anabranch.errors import AnabranchError, OutOfTimeError
+from anabranch.errors import AnabranchError, OutOfTimeError, UnreachableError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.protocol.status import JobStatus
 
-__all__ = ["SETTLED", "answered", "until"]
+__all__ = ["SETTLED", "answered", "polled", "until"]
 
 SETTLED = frozenset(DeploymentState) - {DeploymentState.PLANNED, DeploymentState.STARTING, DeploymentState.CHANGING}
 """The states of a job that was started, and isn't starting or changing any more."""
@@ -23,6 +23,7 @@ _LAUNCHED_WITHIN = 5.0
 _FIRST, _LONGEST = 0.5, 5.0
 _POLL = 0.1
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -43,6 +44,49 @@ def answered(ask: Callable[[], T], unless: Callable[[], bool] = lambda: False) -
                 said = True
         time.sleep(pause)
         pause = min(_LONGEST, pause * 2)
+
+
+def polled(
+    job: str,
+    ask: Callable[[], S],
+    look: Callable[[S], T | None],
+    timeout: float,
+    late: Callable[[], OutOfTimeError],
+    every: float,
+) -> T:
+    """Ask a coordinator about a job until ``look``, called with the answer, has a result other than None, and return
+    the result. If the coordinator can't be reached or can't answer now, it is asked again, too.
+
+    Args:
+        late: returns the error to raise after ``timeout`` seconds if the last request was answered.
+        every: the seconds between two requests.
+
+    Raises:
+        UnreachableError: the coordinator couldn't be reached at the last request.
+        OutOfTimeError: ``late()``; or the coordinator couldn't answer the last request for another reason.
+    """
+    away: AnabranchError | None = None
+
+    def asked() -> T | None:
+        nonlocal away
+        try:
+            answer = ask()
+        except AWAY as error:
+            away = error
+            return None
+        away = None
+        return look(answer)
+
+    def ended() -> AnabranchError:
+        if away is None:
+            return late()
+        kind = UnreachableError if isinstance(away, UnreachableError) else OutOfTimeError
+        return kind(
+            f"after {timeout:g} s, it isn't known whether this is done: {away.what}",
+            "; then ".join(filter(None, (away.cure, f"see anabranch status {job}"))),
+        )
+
+    return wait_until(asked, timeout, ended, every)
 
 
 def until(client: Client, job: str, states: Collection[str], timeout: float) -> JobStatus:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,3 +73,18 @@ def test_it_waits_for_the_lanes_of_its_container_only(
     assert isinstance(found.exception, OutOfTimeError)
     mine = [lane.id for lane in (each.lane for each in coordinator.status(JOB).lanes) if lane.unfenced]
     assert found.exception.what == f"lane(s) {', '.join(mine)} of container {first} could not be fenced within 0.5 s"
+
+
+def test_a_coordinator_that_is_gone_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    def status(_: str) -> JobStatus:
+        raise UnreachableError("nothing listens", "wait")
+
+    @contextmanager
+    def at(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(fence=lambda *_: None, status=status)
+
+    monkeypatch.setattr(connect, "at", at)
+    found = CliRunner().invoke(app, ["fence", f"{JOB}:0:1", "--timeout", "0"])
+    assert isinstance(found.exception, UnreachableError)
+    assert found.exception.what == "after 0 s, it isn't known whether this is done: nothing listens"
+    assert found.exception.cure == f"wait; then see anabranch status {JOB}"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from anabranch.cli import deploy as verb
-from anabranch.cli import progress, scale
+from anabranch.cli import drain, progress, scale
+from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
-from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError
+from anabranch.errors import ConflictError, JobFailedError, OutOfTimeError, UnreachableError
 from anabranch.protocol.deployment import DeployResult
 from anabranch.protocol.lane_report import LanePhase
 from anabranch.protocol.status import JobStatus
@@ -33,6 +35,20 @@ class Desk:
         found = self._coordinator.status(job)
         next(self._happens, None)
         return found
+
+
+class Dying:
+    """A coordinator that is killed after it has answered so many times."""
+
+    def __init__(self, coordinator: Coordinator, answers: int) -> None:
+        self._coordinator = coordinator
+        self._answers = answers
+
+    def status(self, job: str) -> JobStatus:
+        if self._answers == 0:
+            raise UnreachableError("nothing runs at http://c", "start one")
+        self._answers -= 1
+        return self._coordinator.status(job)
 
 
 @pytest.fixture
@@ -120,3 +136,25 @@ def test_a_job_that_is_stopped_meanwhile_is_told_of(at_rest: Coordinator, said: 
     told = deploy(at_rest, job(more=True))
     with pytest.raises(JobFailedError, match="job j is stopped: it was stopped meanwhile"):
         follow(at_rest, told, happens())
+
+
+@pytest.mark.parametrize(
+    ("wait", "answers"),
+    [
+        (lambda client, _: scale.wait(client, "j", 0.1), 0),
+        (lambda client, _: scale.wait(client, "j", 0.1), 1),
+        (lambda client, settings: drain.wait(client, settings, "j", 0.1), 0),
+    ],
+)
+def test_a_coordinator_that_is_gone_is_told_of(
+    at_rest: Coordinator,
+    said: list[str],
+    tmp_path: Path,
+    wait: Callable[[Any, CoordinatorSettings], None],
+    answers: int,
+) -> None:
+    deploy(at_rest, job(more=True))
+    settings = CoordinatorSettings(store=f"sqlite:///{tmp_path}/none.db")
+    told = "after 0.1 s, it isn't known whether this is done: nothing runs at http://c\n  start one; then see anabranch"
+    with pytest.raises(UnreachableError, match=re.escape(told)):
+        wait(Dying(at_rest, answers), settings)
