@@ -242,6 +242,8 @@ def _opened(file: Path | None) -> Any:
         return open(sys.stdin.fileno(), "rb", closefd=False)
     try:
         return open(file, "rb")
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {file}", "name a file of JSON lines") from None
     except OSError as error:
         raise UsageError(f"{file} can't be read: {error.strerror}", "name a file of JSON lines") from error
 

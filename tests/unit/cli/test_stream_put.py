@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from anabranch.cli import json_lines
 from anabranch.cli.stream import app
-from anabranch.errors import AnabranchError, LogError
+from anabranch.errors import AnabranchError, LogError, NotFoundError, UsageError
 from anabranch.model.hashing import partitions_for
 from anabranch.systems.embedded import LaneWriter, Log, disk
 from tests.unit.systems.embedded.helpers import contents
@@ -94,6 +94,15 @@ def held(log: Log, putting: subprocess.Popen[bytes]) -> Iterator[None]:
         give(putting, b"1\n2\n3\n4\n")
         wait_for(lambda: written(log) == 2)
         yield
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "told"),
+    [("missing.jsonl", NotFoundError, "there is no file "), ("", UsageError, "can't be read: Is a")],
+)
+def test_a_file_that_cannot_be_read(config: Path, log: Log, name: str, kind: type[AnabranchError], told: str) -> None:
+    with pytest.raises(kind, match=told):
+        put(config, log.root / name)
 
 
 def test_ctrl_c_while_put_waits_for_lines(putting: subprocess.Popen[bytes], log: Log) -> None:

@@ -51,9 +51,9 @@ _ZIP = {"Content-Type": "application/zip"}
 class Client(Operations):
     """A coordinator at a URL. Its methods raise the errors that the coordinator raised, and the following:
 
-    - UnreachableError: nothing listens at the URL, something other than a coordinator answers there, or the connection
-      breaks off.
-    - OutOfTimeError: no answer arrives in time.
+    - UnreachableError: nothing listens at the URL, no connection is made in time, something other than a coordinator
+      answers there, or the connection breaks off.
+    - OutOfTimeError: a connection was made, and no answer arrives in time.
     - UsageError: one side rejects the other's certificate, or the coordinator refuses the TLS connection for another
       reason.
 
@@ -239,7 +239,7 @@ def _why(url: str, error: httpx.HTTPError) -> Exception:
     why: AnabranchError
     if isinstance(error, httpx.ConnectError) and any(isinstance(c, ConnectionRefusedError) for c in tls.causes(error)):
         why = UnreachableError(f"nothing runs at {url}", "start a job there: anabranch run, or a coordinator")
-    elif isinstance(error, httpx.ConnectError):
+    elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         why = UnreachableError(
             f"can't connect to {url}: {without_passwords(str(error))}",
             "check the URL (http or https, name and port), and whether this machine can reach it",

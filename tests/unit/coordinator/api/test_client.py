@@ -57,6 +57,7 @@ def is_a_proxy(status: int) -> Callable[[httpx.Request], httpx.Response]:
 
 
 away = raises(httpx.ConnectError("refused"))
+off = raises(httpx.ConnectTimeout("timed out"))
 mute = raises(httpx.ReadTimeout("too long"))
 breaks_off = raises(httpx.RemoteProtocolError("Server disconnected without sending a response."))
 cut = raises(httpx.ReadError("reset"))
@@ -81,7 +82,7 @@ class Asking(Client):
 
 @pytest.mark.parametrize(
     "other",
-    [away, mute, breaks_off, cut, stands_by, is_a_proxy(200), is_a_proxy(302), is_a_proxy(404), is_a_proxy(502)],
+    [away, off, mute, breaks_off, cut, stands_by, is_a_proxy(200), is_a_proxy(302), is_a_proxy(404), is_a_proxy(502)],
 )
 def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
     other: Callable[[httpx.Request], httpx.Response],
@@ -102,6 +103,7 @@ def test_the_one_that_leads_is_found_and_asked_first_from_then_on(
     [
         *((is_a_proxy(status), UnreachableError) for status in (200, 302, 401, 403, 404, 429, 500)),
         (away, UnreachableError),
+        (off, UnreachableError),
         (mute, OutOfTimeError),
         (breaks_off, UnreachableError),
         (cut, UnreachableError),
@@ -241,6 +243,8 @@ def test_why_a_coordinator_cannot_be_reached_is_told() -> None:
     with pytest.raises(UnreachableError, match=r"can't connect to http://nowhere\.invalid:1: .*(n|N)ame") as caught:
         Client("http://nowhere.invalid:1").jobs()
     assert "check the URL" in caught.value.cure
+    with pytest.raises(UnreachableError, match="can't connect to http://a:1: timed out\n  check the URL"):
+        Asking(a=off).jobs()
     server = listening.serve(Coordinator(Store("sqlite://")))
     try:
         with pytest.raises(UnreachableError, match=r"can't connect to https:.*SSL"):
