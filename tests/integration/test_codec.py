@@ -239,6 +239,15 @@ def test_values_pass_through_json_unchanged(spark: SparkSession) -> None:
         assert _comparable(after) == _comparable(before)
 
 
+@pytest.mark.parametrize(("kind", "value"), [("string", "x"), ("int", 1), ("array<int>", [1, None])])
+def test_a_column_may_have_the_name_that_spark_reserves(spark: SparkSession, kind: str, value: Any) -> None:
+    declared = f"_corrupt_record {kind}"
+    frame = spark.createDataFrame([(value,), (None,)], declared)
+    encoded = frame.select(codec.encode_json(frame, frame.columns).alias("value"))
+    found = encoded.select(codec.parse_json(F.col("value"), codec.parse_schema(declared))).collect()
+    assert [row["_corrupt_record"] for row in found] == [value, None]
+
+
 @pytest.mark.parametrize(("before", "after"), [("{}", '{"x":true}'), ('{"a":{"b":"}"}}', '{"a":{"b":"}"},"x":true}')])
 def test_a_field_is_added_to_a_json_object(spark: SparkSession, before: str, after: str) -> None:
     frame = spark.createDataFrame([(bytearray(before.encode()),)], "value binary")

@@ -27,7 +27,8 @@ _WRITE = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-_READ = {"mode": "FAILFAST"}
+# By default, Spark reserves the name _corrupt_record: it fills a column of this name itself, instead of parsing it.
+_READ = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_anabranch_corrupt_record"}
 
 
 def parse_schema(declared: str) -> StructType:
