@@ -260,6 +260,24 @@ def test_what_is_no_such_message_is_refused(spark: SparkSession, raw: bytes | No
     assert said.startswith(why)
 
 
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"\x40\x07", "the column 'kind' has a number that its enum doesn't have: 7"),
+        (b"\x5a\x07\x08" + varint(10**12), "the column 'at' is no timestamp: "),
+    ],
+)
+def test_columns_that_are_not_needed_are_checked_too(spark: SparkSession, raw: bytes, why: str) -> None:
+    narrow = reader(spark).pruned({"carrier"})
+    sound = FLIGHT(carrier="AA").SerializeToString()
+    frame = spark.createDataFrame([(bytearray(sound),), (bytearray(sound + raw),)], "value binary")
+    opened = frame.select(narrow.opened(F.col("value")).alias("row"), narrow.reason(F.col("value")).alias("why"))
+    good, bad = opened.toArrow().to_pylist()
+    assert good == {"row": {"carrier": "AA"}, "why": None}
+    assert bad["row"] is None
+    assert bad["why"].startswith(why)
+
+
 def test_numbers_at_the_ends_of_their_ranges_are_read(spark: SparkSession) -> None:
     ends = (-(2**31), 2**31 - 1)
     several = [FLIGHT(delay=n, u=2**32 - 1, v=2**64 - 1, ok=n > 0, kind=1, counts={"": n}) for n in ends]

@@ -45,21 +45,27 @@ public final class Protobuf implements UDF1, Serializable {
 
   private final byte[] files;
   private final String name, mode;
-  private final StructType columns;
+  private final StructType declared, columns;
+  private final int[] places;
   private transient Descriptors.Descriptor message;
 
   /**
    * @param files a serialized FileDescriptorSet, with all files that its files import.
    * @param name the full name of the message type.
-   * @param columns the columns to read or write. Their types fit the types of the message's fields.
+   * @param declared the columns to check when a message is read. Their types fit the types of the message's fields.
+   * @param columns the columns to read or write, all of which are in {@code declared}.
    * @param mode "row" to convert bytes to a row, or to null if they can't be read; "reason" for the reason why bytes
    *     can't be read, or null if they can; "write" to convert a row to bytes.
    */
-  public Protobuf(byte[] files, String name, StructType columns, String mode) {
+  public Protobuf(byte[] files, String name, StructType declared, StructType columns, String mode) {
     this.files = files;
     this.name = name;
+    this.declared = declared;
     this.columns = columns;
     this.mode = mode;
+    String[] names = columns.fieldNames();
+    places = new int[names.length];
+    for (int i = 0; i < names.length; i++) places[i] = declared.fieldIndex(names[i]);
   }
 
   public Object call(Object value) throws Exception {
@@ -71,8 +77,8 @@ public final class Protobuf implements UDF1, Serializable {
       Message read = DynamicMessage.parseFrom(message, (byte[]) value);
       check(read, "");
       new Wire((byte[]) value).check(message, ((byte[]) value).length);
-      Row row = row(read, columns, "");
-      return explains ? null : row;
+      Row row = row(read, declared, "");
+      return explains ? null : wanted(row);
     } catch (Fault fault) {
       return explains ? fault.getMessage() : null;
     } catch (RuntimeException error) {  // no content of a record may stop a lane
@@ -230,6 +236,12 @@ public final class Protobuf implements UDF1, Serializable {
       }
       return "the column '" + path + field.getName() + "'";
     }
+  }
+
+  private Row wanted(Row row) {
+    Object[] found = new Object[places.length];
+    for (int i = 0; i < places.length; i++) found[i] = row.get(places[i]);
+    return RowFactory.create(found);
   }
 
   private static Row row(Message read, StructType columns, String path) {

@@ -42,10 +42,18 @@ _SIMPLE: dict[int, T.DataType] = {
 
 @dataclass(frozen=True)
 class ProtobufReader:
-    """Reads protocol-buffer messages of one type. ``files`` is the descriptor set."""
+    """Reads protocol-buffer messages of one type.
+
+    Attributes:
+        files: the descriptor set.
+        message: the message type's full name.
+        declared: the declared columns. All of them are checked.
+        schema: the columns that the rows have: either all declared columns, or only the columns that are needed.
+    """
 
     files: bytes
     message: str
+    declared: T.StructType
     schema: T.StructType
 
     @classmethod
@@ -57,21 +65,23 @@ class ProtobufReader:
                 more than one; or the message type, or a type inside it, contains itself.
         """
         found = _message(format_, where)
-        return cls(_files(format_), found.full_name, codec.nullable(_columns(found, where, ())))
+        columns = codec.nullable(_columns(found, where, ()))
+        return cls(_files(format_), found.full_name, columns, columns)
 
     def narrowed(self, declared: T.StructType, where: str) -> ProtobufReader:
         """The same reader for only the declared columns. For the errors, see :func:`way.check_declared`."""
         way.check_declared(declared, self.schema, where, f"the message {self.message}")
-        return replace(self, schema=codec.nullable(declared))
+        columns = codec.nullable(declared)
+        return replace(self, declared=columns, schema=columns)
 
     def opened(self, value: Column) -> Column:
-        return protobuf_messages.row(value, self.files, self.message, self.schema)
+        return protobuf_messages.row(value, self.files, self.message, self.declared, self.schema)
 
     def fault(self, opened: str) -> Column:
         return F.col(opened).isNull()
 
     def reason(self, value: Column) -> Column:
-        return protobuf_messages.reason(value, self.files, self.message, self.schema)
+        return protobuf_messages.reason(value, self.files, self.message, self.declared)
 
     def pruned(self, only: Set[str]) -> ProtobufReader:
         return replace(self, schema=codec.pruned(self.schema, only))
