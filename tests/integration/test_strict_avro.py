@@ -11,7 +11,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -146,8 +146,15 @@ def test_what_a_schema_does_not_say_is_refused(spark: SparkSession, kind: Any, r
     assert why in said
 
 
+def taken(frame: DataFrame, reader: AvroReader, *columns: str) -> list[tuple[Any, ...]]:
+    """The columns of each value, and why it can't be read."""
+    opened = frame.select(reader.opened(F.col("value")).alias("row"), reader.reason(F.col("value")).alias("why"))
+    whys = F.when(reader.fault("row"), F.col("why"))
+    return [tuple(each) for each in opened.select(*[f"row.{name}" for name in columns], whys).collect()]
+
+
 def test_a_schema_whose_numbers_mean_something_else_is_not_read(spark: SparkSession) -> None:
-    """Only if the column is read; and each other schema of the stream goes on being read."""
+    """Only if the column is declared; and each other schema of the stream goes on being read."""
 
     def flight(unit: str, scale: int) -> str:
         decimal = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": scale}
@@ -163,13 +170,8 @@ def test_a_schema_whose_numbers_mean_something_else_is_not_read(spark: SparkSess
     ]
     frame = spark.createDataFrame([(each,) for each in raw], "value binary")
 
-    def taken(reader: AvroReader, *columns: str) -> list[tuple[Any, ...]]:
-        opened = frame.select(reader.opened(F.col("value")).alias("row"), reader.reason(F.col("value")).alias("why"))
-        whys = F.when(reader.fault("row"), F.col("why"))
-        return [tuple(each) for each in opened.select(*[f"row.{name}" for name in columns], whys).collect()]
-
     reader = AvroReader.of(Format(name="confluent", schema=texts["2"], writers=texts), "read")
-    first, second, third = taken(reader, "carrier", "price")
+    first, second, third = taken(frame, reader, "carrier", "price")
     assert first[2] == (
         "values of schema 1 aren't read: the column 'at' was written as timestamp-millis, and is read as "
         "timestamp-micros"
@@ -179,4 +181,31 @@ def test_a_schema_whose_numbers_mean_something_else_is_not_read(spark: SparkSess
         "values of schema 3 aren't read: the column 'price' was written as decimal(9,4), and is read as decimal(9,2)"
     )
     narrow = reader.narrowed(StructType([field for field in reader.schema if field.name == "carrier"]), "read")
-    assert taken(narrow, "carrier") == [("AA", None)] * 3
+    assert taken(frame, narrow, "carrier") == [("AA", None)] * 3
+    pruned = reader.pruned({"carrier"})
+    assert taken(frame, pruned, "carrier") == [(None, first[2]), ("AA", None), (None, third[2])]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "value", "why"),
+    [
+        ("long", {"type": "long", "logicalType": "timestamp-millis"}, 2**62, "the column 'c' is no timestamp-millis: "),
+        (
+            {"type": "enum", "name": "E", "symbols": ["A", "B"]},
+            {"type": "enum", "name": "E", "symbols": ["A"]},
+            "B",
+            "that can't be read by the job's",
+        ),
+    ],
+)
+def test_columns_that_are_not_needed_are_checked_too(
+    spark: SparkSession, was: Any, now: Any, value: Any, why: str
+) -> None:
+    schemas = [{**field(kind), "fields": [{"name": "n", "type": "int"}, *field(kind)["fields"]]} for kind in (was, now)]
+    raw = b"\0\0\0\0\1" + written({"n": 7, "c": value}, schemas[0])
+    texts = {str(number): json.dumps(schema) for number, schema in enumerate(schemas, 1)}
+    reader = AvroReader.of(Format(name="confluent", schema=texts["2"], writers=texts), "read").pruned({"n"})
+    frame = spark.createDataFrame([(bytearray(raw),)], "value binary")
+    ((number, said),) = taken(frame, reader, "n")
+    assert number is None
+    assert said.startswith(f"the value isn't Avro of schema 1: {why}")

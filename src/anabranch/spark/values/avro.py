@@ -37,12 +37,14 @@ class AvroReader:
     """Reads Avro values.
 
     Attributes:
-        schema: the columns to return.
+        declared: the declared columns. All of them are checked.
+        schema: the columns to return: either all declared columns, or only the columns that are needed.
         text: the reader's schema, as JSON.
         writers: the ids and schemas with which values may have been written. If values don't begin with ids, this is
             None, and the reader's schema applies to all values.
     """
 
+    declared: StructType
     schema: StructType
     text: str
     writers: tuple[tuple[int, str], ...] | None
@@ -52,16 +54,17 @@ class AvroReader:
         """The reader of a stream. Raises GraphError if Spark can't read the schema."""
         schema = columns(format_.schema, where)
         if format_.name == "avro":
-            return cls(schema, format_.schema, None)
-        return cls(schema, format_.schema, tuple((int(id_), text) for id_, text in sorted(format_.writers.items())))
+            return cls(schema, schema, format_.schema, None)
+        writers = tuple((int(id_), text) for id_, text in sorted(format_.writers.items()))
+        return cls(schema, schema, format_.schema, writers)
 
     def narrowed(self, declared: StructType, where: str) -> AvroReader:
         """This reader, limited to the declared columns. For the errors, see :func:`way.check_declared`."""
         way.check_declared(declared, self.schema, where, "its Avro schema")
-        return replace(self, schema=declared)
+        return replace(self, declared=declared, schema=declared)
 
     def opened(self, value: Column) -> Column:
-        text = _with_mark(self.text, self.schema.names)
+        text = _with_mark(self.text, self._decoded_columns.names)
         if self.writers is None:
             return F.when(strict_avro.reason(value, self.text).isNull(), _decoded(value, self.text, text))
         head, body = F.substring(value, 1, _HEAD), F.substring(value, _HEAD + 1, _ALL)
@@ -75,9 +78,17 @@ class AvroReader:
             if difference is None
         ]
         if not ways:
-            return F.lit(None).cast(_struct(self.schema))
+            return F.lit(None).cast(_struct(self._decoded_columns))
         (condition, first), *others = ways
         return reduce(lambda chain, each: chain.when(*each), others, F.when(condition, first))
+
+    @property
+    def _decoded_columns(self) -> StructType:
+        """The columns to decode. If values may have another schema than the reader's, these are all declared columns,
+        because only Avro itself can find out whether a value can be converted.
+        """
+        alike = self.writers is None or all(json.loads(text) == json.loads(self.text) for _, text in self.writers)
+        return self.schema if alike else self.declared
 
     def fault(self, opened: str) -> Column:
         return F.col(f"{opened}.{_READ}").isNull()
@@ -113,7 +124,7 @@ class AvroReader:
         return F.concat(F.lit(f"the value isn't Avro of schema {number}: "), why)
 
     def _compared(self, writer: str) -> tuple[str | None, str]:
-        return _compared(writer, self.text, frozenset(self.schema.names))
+        return _compared(writer, self.text, frozenset(self.declared.names))
 
     def pruned(self, only: Set[str]) -> AvroReader:
         return replace(self, schema=codec.pruned(self.schema, only))
@@ -151,7 +162,7 @@ def _compared(writer: str, reader: str, names: frozenset[str]) -> tuple[str | No
     read. The second is the schema with which values are checked.
 
     Args:
-        names: the columns that are read.
+        names: the declared columns.
     """
     mine, its = json.loads(writer), avro_schema.cut(json.loads(reader), names)
     difference = avro_schema.difference(mine, its)
