@@ -196,6 +196,7 @@ def test_a_schema_whose_numbers_mean_something_else_is_not_read(spark: SparkSess
             "B",
             "that can't be read by the job's",
         ),
+        ("bytes", "string", b"\xff\xfe", "the column 'c' isn't UTF-8"),
     ],
 )
 def test_columns_that_are_not_needed_are_checked_too(
@@ -209,3 +210,27 @@ def test_columns_that_are_not_needed_are_checked_too(
     ((number, said),) = taken(frame, reader, "n")
     assert number is None
     assert said.startswith(f"the value isn't Avro of schema 1: {why}")
+
+
+ARRAY, MAP = {"type": "array", "items": "bytes"}, {"type": "map", "values": "bytes"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "path"),
+    [
+        ("bytes", "ü".encode(), b"\xff\xfe", "c"),
+        (["null", "bytes"], None, b"a\xff", "c"),
+        (ARRAY, [b"a", b""], [b"a", b"\xff"], "c[]"),
+        (MAP, {"k": b"a"}, {"k": b"\xff"}, "c{}"),
+        (field("bytes") | {"name": "R"}, {"c": b"a"}, {"c": b"\xff"}, "c.c"),
+    ],
+)
+def test_bytes_that_are_read_as_text_are_utf_8(spark: SparkSession, kind: Any, good: Any, bad: Any, path: str) -> None:
+    old, new = (json.dumps(field(each)) for each in (kind, json.loads(json.dumps(kind).replace("bytes", "string"))))
+    raw = [bytearray(b"\0\0\0\0\1" + written({"c": value}, json.loads(old))) for value in (good, bad)]
+    frame = spark.createDataFrame([(each,) for each in raw], "value binary")
+    reader = AvroReader.of(Format(name="confluent", schema=new, writers={"1": old, "2": new}), "read")
+    (_, first), (nothing, second) = taken(frame, reader, "c")
+    assert first is None
+    assert nothing is None
+    assert second == f"the value isn't Avro of schema 1: the column '{path}' isn't UTF-8"

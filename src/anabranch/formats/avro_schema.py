@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
-__all__ = ["annotated", "cut", "difference"]
+__all__ = ["TEXT", "annotated", "cut", "difference"]
+
+TEXT = "anabranch-text"
+"""A property of ``bytes`` in the results of :func:`annotated`: whether the bytes are read as text."""
 
 _NAMED = ("record", "error", "enum", "fixed")
 _UNNAMED = ("null", "boolean", "int", "long", "float", "double", "bytes", "string", "array", "map")
@@ -60,20 +63,25 @@ def difference(writer: Any, reader: Any) -> str | None:
 
 def annotated(writer: Any, reader: Any) -> Any:
     """The writer's schema, with the reader's logical types added to types that have none. So a value that this schema
-    allows is within the limits of the reader's types, such as the allowed years of a time. Call this only if
-    :func:`difference` returns None for the two schemas.
+    allows is within the limits of the reader's types, such as the allowed years of a time. Bytes that are read as text
+    are marked with :data:`TEXT`. Call this only if :func:`difference` returns None for the two schemas.
     """
     writer = _spelled_out(writer)
     meanings = _Meanings(writer, reader)
     meanings.different(writer, reader, "", ("", ""))
     for mine, its in meanings.added:
         mine.update({key: its[key] for key in ("logicalType", "precision", "scale") if key in its})
+    for mine in meanings.texts:
+        mine[TEXT] = True
     return writer
 
 
 class _Meanings:
-    """Compares two schemas. ``added`` contains each of the writer's types to which the reader adds a logical type,
-    together with the reader's type.
+    """Compares two schemas.
+
+    Attributes:
+        added: each of the writer's types to which the reader adds a logical type, together with the reader's type.
+        texts: each use of ``bytes`` in the writer's schema that the reader reads as text.
     """
 
     def __init__(self, writer: Any, reader: Any) -> None:
@@ -83,6 +91,7 @@ class _Meanings:
         _define(reader, "", self._read)
         self._compared: set[tuple[str, str]] = set()
         self.added: list[tuple[Any, Any]] = []
+        self.texts: list[Any] = []
 
     def different(self, writer: Any, reader: Any, path: str, spaces: tuple[str, str]) -> str | None:
         """The first difference between two types; None if there is none. ``path`` is the path to the column that has
@@ -103,6 +112,8 @@ class _Meanings:
             return self.different(mine[key], its[key], path + below, spaces)
         if kinds[0] != kinds[1] and kinds[1] not in _PROMOTED.get(kinds[0], ()):
             return None
+        if kinds == ("bytes", "string"):
+            self.texts.append(mine)
         was, now = _meaning(mine), _meaning(its)
         if was is None and now is not None and kinds[0] == kinds[1]:
             self.added.append((self._written[_full(mine, spaces[0])] if kinds[0] == "fixed" else mine, its))

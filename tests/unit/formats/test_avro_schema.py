@@ -141,6 +141,7 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 MILLIS, MICROS = logical("long", "timestamp-millis"), logical("long", "timestamp-micros")
+READ_AS_TEXT = {"type": "bytes", avro_schema.TEXT: True}
 
 
 def decimal(precision: int, scale: int | None = None, kind: str = "bytes") -> dict[str, Any]:
@@ -261,12 +262,28 @@ def test_types_that_are_defined_once_are_compared_wherever_they_are_used() -> No
         (["null", "long"], ["null", MILLIS], [{"type": "null"}, MILLIS]),
         ({"type": "array", "items": "long"}, {"type": "array", "items": MILLIS}, {"type": "array", "items": MILLIS}),
         (record("long", name="R"), record(MILLIS, name="R"), record(MILLIS, name="R")),
+        ("bytes", "string", READ_AS_TEXT),
+        (["null", "bytes", "string"], ["null", "string"], [{"type": "null"}, READ_AS_TEXT, {"type": "string"}]),
+        (
+            {"type": "array", "items": "bytes"},
+            {"type": "array", "items": "string"},
+            {"type": "array", "items": READ_AS_TEXT},
+        ),
+        (
+            {"type": "map", "values": "bytes"},
+            {"type": "map", "values": ["string"]},
+            {"type": "map", "values": READ_AS_TEXT},
+        ),
+        (record("bytes", name="R"), record("string", name="R"), record(READ_AS_TEXT, name="R")),
+        (decimal(9, 2), "string", {**decimal(9, 2), avro_schema.TEXT: True}),
+        ("bytes", ["bytes", "string"], {"type": "bytes"}),
+        ("string", "bytes", {"type": "string"}),
         (MILLIS, "long", MILLIS),
         ("long", "long", {"type": "long"}),
         ("int", "long", {"type": "int"}),
     ],
 )
-def test_a_logical_type_may_be_added_and_its_limits_apply(written: Any, read: Any, checked: Any) -> None:
+def test_the_limits_of_the_reader_s_types_apply(written: Any, read: Any, checked: Any) -> None:
     was, now = record(written, "long"), record(read, "long")
     before = json.dumps(was)
     assert avro_schema.difference(was, now) is None

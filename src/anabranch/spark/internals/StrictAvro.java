@@ -18,6 +18,7 @@ import org.apache.spark.sql.api.java.UDF1;
  * much memory as a corrupt length demands. Janino compiles this file, as it does StrictJson.java.
  */
 public final class StrictAvro implements UDF1, Serializable {
+  static final String TEXT = "anabranch-text";  // as in formats/avro_schema.py
   static final int MOST_NESTED = 1000, MOST_EMPTY = 1000000;
   static final long FIRST_SECOND = -62135596800L, LAST_SECOND = 253402300799L;
 
@@ -77,7 +78,7 @@ public final class StrictAvro implements UDF1, Serializable {
         case FLOAT: skip(4, path); return;
         case DOUBLE: skip(8, path); return;
         case STRING: checkText(length(path), path); return;
-        case BYTES: checkDecimal(schema, length(path), path); return;
+        case BYTES: checkBytes(schema, length(path), path); return;
         case FIXED: checkDecimal(schema, schema.getFixedSize(), path); return;
         case ENUM: index(schema.getEnumSymbols().size(), path); return;
         case UNION: check((Schema) schema.getTypes().get(index(schema.getTypes().size(), path)), path, depth + 1); return;
@@ -158,6 +159,14 @@ public final class StrictAvro implements UDF1, Serializable {
       } catch (CharacterCodingException error) {
         throw new Fault(column(path) + " isn't UTF-8");
       }
+    }
+
+    private void checkBytes(Schema schema, int length, String path) {
+      int begin = at;
+      checkDecimal(schema, length, path);
+      if (!schema.propsContainsKey(TEXT)) return;
+      at = begin;
+      checkText(length, path);
     }
 
     private void checkDecimal(Schema schema, int length, String path) {
