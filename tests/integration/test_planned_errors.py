@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import Job, Processor, ValueState, sliding, tumbling
 from anabranch.api.stream import Stream
 from anabranch.errors import GraphError
+from anabranch.spark.operators import merging
 from anabranch.spark.query import resolution
 from tests.integration.harness import Site
 
@@ -30,6 +31,10 @@ def counted(df: DataFrame) -> DataFrame:
 def outer(df: DataFrame) -> DataFrame:
     other = df.sparkSession.range(3)
     return df.join(other, df.a == other.id, "full")
+
+
+def typed(stream: Stream, kind: str) -> Stream:
+    return stream.select("k", f"cast(a as {kind}) as a")
 
 
 REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
@@ -99,6 +104,24 @@ REFUSED: list[tuple[dict[str, Any], Callable[[Stream], Any], str, str]] = [
     (PLAIN, lambda s: s.join_table(table("x struct<y: int>"), on={"a": "x"}), "is int, but the column", "struct"),
     (PLAIN, lambda s: s.join_table(table("m map<string, int>, v int"), on="m"), "join_table", "ordering"),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "b as a")), "merge 'merge'", "'a' as int and as string"),
+    (
+        PLAIN,
+        lambda s: s.select("k", "null as a").merge(s.select("k", "a"), s.select("k", "b as a")),
+        "'a' as int and as string",
+        "cast(a as int)",
+    ),
+    (
+        PLAIN,
+        lambda s: typed(s, "decimal(38,0)").merge(typed(s, "decimal(4,3)")),
+        "'a' as decimal(38,0) and as decimal(4,3), and 38 digits aren't enough",
+        'with_columns(a="cast(a as decimal(38,3))")',
+    ),
+    (
+        PLAIN,
+        lambda s: typed(s, "decimal(20,0)").merge(typed(s, "decimal(10,10)"), typed(s, "decimal(38,0)")),
+        "'a' as decimal(30,10) and as decimal(38,0), and",
+        'with_columns(a="cast(a as decimal(38,10))")',
+    ),
     (PLAIN, lambda s: s.select("k", "map(at, a) as c"), "writes 'c' as map<timestamp,int>", "cast(k as string)"),
     (
         PLAIN,
@@ -163,6 +186,7 @@ KEPT: list[tuple[dict[str, Any], Callable[[Stream], Any]]] = [
     (PLAIN, lambda s: s.agg(n="approx_count_distinct(b)", m="percentile(a, 0.5)", o="collect_list(a)", p="mode(b)")),
     (PLAIN, lambda s: s.join_table(table("a long, v int"), on="a")),
     (PLAIN, lambda s: s.select("k", "a").merge(s.select("k", "d as a"), s.select("k", "null as a"))),
+    (PLAIN, lambda s: typed(s, "decimal(10,2)").merge(typed(s, "int"), typed(s, "decimal(12,4)"))),
     (PLAIN, lambda s: s.join_table(table("a int, v int"), on="a").transform(counted)),
     (PLAIN, lambda s: s.select("k", "map(a, m) as c", "map(d, map(a > 1, b)) as e", "map(decimal(a), a) as f")),
     (TIMED, lambda s: s.window(tumbling("1 hour")).agg(n="count(*)", m="first(b)")),
@@ -179,6 +203,25 @@ def test_what_works_is_not_refused(spark: SparkSession, read: dict[str, Any], bu
     job = Job("good")
     build(job.read("in", key="k string", **read)).write("out")
     assert resolution.columns(job.graph, job.functions, {}, __file__)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("int", "bigint"),
+        ("float", "int"),
+        ("decimal(38,0)", "float"),
+        ("void", "string"),
+        ("decimal(10,0)", "decimal(10,10)"),
+        ("decimal(30,0)", "decimal(9,8)"),
+        ("bigint", "decimal(38,18)"),
+        ("tinyint", "decimal(2,1)"),
+    ],
+)
+def test_spark_merges_columns_to_the_type_that_is_checked(spark: SparkSession, one: str, other: str) -> None:
+    frames = [spark.sql(f"select cast(null as {kind}) as a") for kind in (one, other)]
+    wanted = merging.common_type(frames[0].schema["a"].dataType, frames[1].schema["a"].dataType)
+    assert frames[0].unionByName(frames[1]).schema["a"].dataType == wanted
 
 
 def by_name(message: dict[str, Any]) -> dict[str, Any]:

@@ -143,8 +143,8 @@ class Stream:
         """Merge the rows of several streams into one stream.
 
         All streams must have the same column names, and each column must have the same type in all of them. There are
-        two exceptions: numeric types may differ, and are widened to a common type; and a column without a type
-        (``NULL``) fits any type. Rows keep their order within each partition of each input.
+        two exceptions: numeric types may differ, and are widened to a common type (but decimals aren't rounded); and a
+        column without a type (``NULL``) fits any type. Rows keep their order within each partition of each input.
 
         Example: ``domestic.merge(international).write("all-flights")``.
         """

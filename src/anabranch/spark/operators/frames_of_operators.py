@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import NullType, NumericType, StructType
+from pyspark.sql.types import StructType
 
 from anabranch.errors import GraphError
 from anabranch.event_time import windows
@@ -27,7 +27,7 @@ from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.calling import UserFunction
 from anabranch.spark.functions.wrap import Batches, CallSettings, Rejecting
 from anabranch.spark.internals import debug_lines, query_plan
-from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, processing
+from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, merging, processing
 from anabranch.spark.operators.expressions import without_hidden
 from anabranch.spark.operators.faulty_rows import Fault
 from anabranch.spark.operators.labels import label
@@ -134,11 +134,7 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
             columns = {name: F.expr(shown(expression, frame)) for name, expression in args["columns"].items()}
             return frame.withColumns(columns)
         case "merge":
-            _check_merge(node, inputs)
-            merged, *others = meta_column.alike(inputs)
-            for other in others:
-                merged = merged.unionByName(other)
-            return merged
+            return merging.merged(node, inputs)
         case "transform":
             return _transform(node, frame, context)
         case "partition_by":
@@ -155,26 +151,6 @@ def apply(node: Node, inputs: Sequence[DataFrame], context: Context) -> DataFram
         case kind if kind in _FUNCTIONS:
             return _function(node, frame, context)
     raise AssertionError(f"no DataFrame form of {node.kind}")
-
-
-def _check_merge(node: Node, inputs: Sequence[DataFrame]) -> None:
-    """Raises GraphError if a column has different types in the inputs. Spark would cast all values to one type, which
-    fails for some values. Numeric types may differ, because Spark widens them. A column without a type (``NULL``) fits
-    any type.
-    """
-    first = {field.name.lower(): field for field in _visible(inputs[0])}
-    for frame in inputs[1:]:
-        for field in _visible(frame):
-            other = first.get(field.name.lower())
-            if other is None or isinstance(other.dataType, NullType) or isinstance(field.dataType, NullType):
-                continue
-            numbers = isinstance(other.dataType, NumericType) and isinstance(field.dataType, NumericType)
-            one, its = other.dataType.simpleString(), field.dataType.simpleString()
-            if one != its and not numbers:
-                raise GraphError(
-                    f"{label(node)} has the column {field.name!r} as {one} and as {its}",
-                    f'give it one type before: with_columns({field.name}="cast({field.name} as {one})")',
-                )
 
 
 def _selected(frame: DataFrame, expressions: Iterable[str]) -> DataFrame:
