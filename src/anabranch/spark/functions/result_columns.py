@@ -82,14 +82,20 @@ class Column:
         return True
 
     def is_right(self, built: pa.Array | pa.ChunkedArray) -> bool:
-        """Whether all numbers of an array are finite, and all timestamps are in years that Python supports."""
+        """Whether all numbers of an array are finite, and all dates and timestamps in years that Python supports."""
         if pa.types.is_floating(self.type):
             return bool(pc.all(pc.is_finite(built), min_count=0).as_py())
         if pa.types.is_timestamp(self.type):
-            ends = pc.min_max(built.cast(pa.int64()))
-            first, last = ends["min"].as_py(), ends["max"].as_py()
-            return first is None or (first >= result_values.FIRST_US and last <= result_values.LAST_US)
+            return _is_within(built.cast(pa.int64()), result_values.FIRST_US, result_values.LAST_US)
+        if pa.types.is_date32(self.type):
+            return _is_within(built.cast(pa.int32()), result_values.FIRST_DAY, result_values.LAST_DAY)
         return True
+
+
+def _is_within(numbers: pa.Array | pa.ChunkedArray, least: int, most: int) -> bool:
+    ends = pc.min_max(numbers)
+    first, last = ends["min"].as_py(), ends["max"].as_py()
+    return first is None or (first >= least and last <= most)
 
 
 _INTEGERS = {
@@ -114,7 +120,7 @@ def refused(built: pa.Array, nullable: bool) -> tuple[str, str, str] | None:
     if built.null_count and not nullable:
         return "", column.kind, "null"
     if not column.is_right(built):
-        return "", column.kind, "NaN, infinity or a time beyond 9999"
+        return "", column.kind, "NaN, infinity, or a date or time outside the years 1 to 9999"
     if pa.types.is_string(built.type) and not _is_utf8(built):
         return "", column.kind, "text that isn't UTF-8"
     if pa.types.is_map(built.type) and _repeats_key(built):

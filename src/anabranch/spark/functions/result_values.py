@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 __all__ = [
+    "FIRST_DAY",
     "FIRST_US",
+    "LAST_DAY",
     "LAST_US",
     "ResultError",
     "Wrong",
@@ -45,6 +47,7 @@ _US = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 FIRST_US = (dt.datetime(1, 1, 1, tzinfo=dt.UTC) - _EPOCH) // _US
 LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, dt.UTC) - _EPOCH) // _US
+FIRST_DAY, LAST_DAY = ((day - _EPOCH.date()).days for day in (dt.date.min, dt.date.max))
 _DATE_UNITS = ("D", "M", "Y", "W", "generic")
 _SECOND = 10**18
 _ATTOSECONDS = {

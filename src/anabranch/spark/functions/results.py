@@ -86,7 +86,8 @@ class Results:
                 - A column is missing, or has an incompatible type.
                 - A value would change. (But a 64-bit float may become the nearest 32-bit float.)
                 - A value isn't allowed, even inside another value: null where the schema excludes it, NaN, infinity, a
-                  timestamp outside the years 1 to 9999, text that isn't UTF-8, or a map with the same key twice.
+                  date or timestamp outside the years 1 to 9999, text that isn't UTF-8, or a map with the same key
+                  twice.
         """
         arrays = []
         for field, column in zip(self.schema, self._columns, strict=True):

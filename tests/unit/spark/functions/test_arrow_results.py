@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,8 @@ import pytest
 from anabranch.spark.functions.results import ResultError, Results
 
 NAN = math.nan
-DOUBLE, TEXT = pa.float64(), pa.string()
+DOUBLE, TEXT, DATE = pa.float64(), pa.string(), pa.date32()
+DAYS = [(day - date(1970, 1, 1)).days for day in (date.min, date.max)]
 NAMED, COUNTED = pa.map_(TEXT, DOUBLE), pa.map_(DOUBLE, TEXT)
 TIMES = pa.list_(pa.timestamp("us", "UTC"))
 FULL = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -29,7 +30,11 @@ POINT, EXACT = pa.struct([("x", DOUBLE)]), pa.struct([pa.field("x", DOUBLE, null
         (COUNTED, [(1.0, "a")], [(NAN, "a")], "'c{key}' is double NOT NULL, but got NaN"),
         (POINT, {"x": None}, {"x": NAN}, "'c.x' is double, but got NaN"),
         (pa.struct([("x", pa.list_(POINT))]), {"x": [{"x": 1.0}]}, {"x": [{"x": NAN}]}, "'c.x[…].x' is double, but"),
-        (TIMES, [datetime(2026, 1, 1, tzinfo=UTC)], [2**60], "'c[…]' is timestamp, but got NaN, infinity or a time"),
+        (TIMES, [datetime(2026, 1, 1, tzinfo=UTC)], [2**60], "'c[…]' is timestamp, but got NaN, infinity, or a date"),
+        (DATE, date.min, DAYS[0] - 1, "'c' is date, but got NaN, infinity, or a date or time outside the years"),
+        (pa.list_(DATE), [date.min, date.max, None], [DAYS[1] + 1], "'c[…]' is date, but got NaN, infinity, or a date"),
+        (pa.map_(TEXT, DATE), [("a", date.max)], [("a", DAYS[1] + 1)], "'c[…]' is date, but got NaN"),
+        (pa.struct([("x", DATE)]), {"x": date.max}, {"x": DAYS[0] - 1}, "'c.x' is date, but got NaN"),
         (FULL, [1, 2], [1, None], "'c[…]' is int NOT NULL, but got null"),
         (
             EXACT,
