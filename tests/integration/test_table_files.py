@@ -73,6 +73,48 @@ def test_a_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, t
     assert failure.remedy is Remedy.ATTEMPT
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("decimal(5,2)", " 12.500", Decimal("12.50")),
+        ("decimal(5,2)", "1.25e1", Decimal("12.50")),
+        ("decimal(5,2)", "12.505", None),
+        ("decimal(5,2)", "1255e-3", None),
+        ("decimal(5,2)", "1234.5", None),
+        ("int", " 007", 7),
+        ("int", "1.5", None),
+        ("tinyint", "200", None),
+        ("double", "-Infinity", float("-inf")),
+        ("double", ".5", 0.5),
+        ("double", "1e400", None),
+        ("double", "1.5d", None),
+        ("double", "0x1p3", None),
+        ("float", "1e39", None),
+        ("date", "2024-1-31", dt.date(2024, 1, 31)),
+        ("date", "2024", None),
+        ("date", "2024-01-31 10:15:00", None),
+        ("timestamp_ntz", "2024-01-31", dt.datetime(2024, 1, 31)),
+        ("timestamp_ntz", "2024-01-31 10:15:00.25", dt.datetime(2024, 1, 31, 10, 15, 0, 250_000)),
+        ("timestamp_ntz", "2024-01-31T10:15:00+02:00", None),
+        ("timestamp", "10:15", None),
+        ("timestamp", "T10:15:00", None),
+        ("timestamp", "2024-01", None),
+        ("boolean", "maybe", None),
+    ],
+)
+def test_a_text_of_a_csv_file_is_read_exactly_or_not_at_all(
+    spark: SparkSession, tmp_path: Path, kind: str, text: str, value: Any
+) -> None:
+    path = saved(tmp_path / "t.csv", f"iata,x\nMIA,{text}\n")
+    if value is not None:
+        assert rows(spark, path, f"iata string, x {kind}") == [{"iata": "MIA", "x": value}]
+        return
+    with pytest.raises(Exception, match=re.escape(text)) as raised:
+        rows(spark, path, f"iata string, x {kind}")
+    told = error_text.failure(raised.value).what
+    assert told.endswith(f"the column 'x' of {path} is {kind}, and has the value '{text}'")
+
+
 @pytest.mark.parametrize("line", ["2,BOS,Boston", "2,BOS,Boston,Logan,5,6", "2,BOS,Boston, Massachusetts,Logan,5"])
 @pytest.mark.parametrize("schema", ["iata string, zone int", "iata string"])
 def test_a_line_with_too_few_or_too_many_values_is_told(
@@ -239,7 +281,10 @@ def test_a_table_without_rows_is_a_table(spark: SparkSession, tmp_path: Path, fo
 
 @pytest.mark.parametrize(
     ("schema", "told"),
-    [(None, "can't read its table: .*Unexpected end-of-input"), ("iata string, zone bigint", "MALFORMED")],
+    [
+        (None, "can't read its table: .*Unexpected end-of-input"),
+        ("iata string, zone bigint", "a line of its table can't be read: the value isn't JSON: Unexpected end"),
+    ],
 )
 def test_a_broken_line_of_a_json_file_is_told(
     spark: SparkSession, tmp_path: Path, schema: str | None, told: str
@@ -273,9 +318,59 @@ def test_a_json_value_that_is_not_of_its_declared_type_is_told(spark: SparkSessi
     path = saved(tmp_path / "airports.json", '{"iata": "MIA", "zone": 5}\n{"iata": "SFO"}\n')
     assert rows(spark, path, "iata string, zone int") == [{"iata": "MIA", "zone": 5}, {"iata": "SFO", "zone": None}]
     saved(path, '{"iata": "MIA", "zone": "east"}\n')
-    with pytest.raises(Exception, match="CANNOT_PARSE_JSON_FIELD") as raised:
+    with pytest.raises(Exception, match="east") as raised:
         rows(spark, path, "iata string, zone int")
     failure = error_text.failure(raised.value)
-    assert "the field name 'zone' and the value east" in failure.what
-    assert failure.reasons[-1].endswith("airports.json.")
+    assert "a line of its table can't be read: the column 'zone' is no int: \"east\"; it is in file:" in failure.what
+    assert failure.what.endswith("airports.json")
+    assert failure.reasons == ("correct the line, or declare the columns in schema= as the file has them",)
     assert failure.remedy is Remedy.ATTEMPT
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('{"iata": "MIA", "c": 1.255}', "too many digits"),
+        ('{"iata": "MIA", "at": "10:15"}', "times are written as"),
+        ('{"iata": "MIA", "day": "2024"}', "dates are written as"),
+        ('{"iata": "MIA", "iata": "SFO"}', "Duplicate field 'iata'"),
+        ('{"iata": "MIA"} {"iata": "SFO"}', "goes on behind the end"),
+        ("{'iata': 'MIA'}", "isn't JSON"),
+        ('{"iata": 5}', "the column 'iata' is no string: 5"),
+        ('[{"iata": "MIA"}]', "but not an object"),
+    ],
+)
+def test_a_line_of_json_is_read_as_strictly_as_a_record(
+    spark: SparkSession, tmp_path: Path, line: str, told: str
+) -> None:
+    path = saved(tmp_path / "t.json", f'{{"iata": "SFO", "c": 1.2500, "at": "2024-01-31T10:15:00Z"}}\n{line}\n')
+    with pytest.raises(Exception, match="a line of its table") as raised:
+        rows(spark, path, "iata string, c decimal(5,2), at timestamp, day date")
+    assert told in error_text.failure(raised.value).what
+
+
+@pytest.mark.parametrize("line", ["{'iata': 'MIA'}", '{"iata": NaN}'])
+def test_lines_without_a_declared_schema_must_be_json_too(spark: SparkSession, tmp_path: Path, line: str) -> None:
+    path = saved(tmp_path / "t.json", '{"iata": "MIA"}\n')
+    made = job(path, None)
+    columns = resolution.columns(made.graph, {}, {}, __file__)
+    saved(path, f'{{"iata": "MIA"}}\n{line}\n')
+    with pytest.raises(Exception, match="can't read its table"):
+        Lookups(partial(load, functions={}, records=nothing, formats={}), columns, lambda: 0.0).now(
+            made.graph[1], spark
+        )
+
+
+def test_a_folder_of_json_files_that_is_partitioned(spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "airports.json"
+    for month, text in (("01", '\ufeff{"iata": "MIA", "n": 5}\r\n\r\n'), ("02", ' {"iata": "SFO", "more": [1]}')):
+        (folder / f"month={month}").mkdir(parents=True)
+        saved(folder / f"month={month}" / "a.json", text)
+    found = rows(spark, folder, "MONTH string, n int, iata string")
+    assert found == [{"MONTH": "01", "n": 5, "iata": "MIA"}, {"MONTH": "02", "n": None, "iata": "SFO"}]
+
+
+def test_a_type_that_can_not_be_read_from_json_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    path = saved(tmp_path / "t.json", "")
+    with pytest.raises(GraphError, match="x"):
+        rows(spark, path, "iata string, x map<int, string>")

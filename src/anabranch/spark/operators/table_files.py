@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, StringT
 from anabranch.errors import GraphError, OperatorError
 from anabranch.model.graph import Node
 from anabranch.spark.internals import java
+from anabranch.spark.operators import table_values
 from anabranch.spark.operators.labels import label
 from anabranch.spark.values import codec
 
@@ -42,16 +43,19 @@ def read(node: Node, spark: SparkSession) -> DataFrame:
     """The table that a ``join_table`` reads from a file, or from a folder of files.
 
     Raises:
-        GraphError: a declared column is missing from the files or has another type there, or CSV files have different
-            headers.
+        GraphError: a declared column is missing from the files, has another type there, or can't be read from JSON; or
+            CSV files have different headers.
         OperatorError: the columns of JSON files can't be inferred.
     """
     path, format_ = node.args["path"], node.args["format"]
-    if format_ in ("parquet", "orc") and node.args.get("schema"):
+    declared = node.args.get("schema")
+    if format_ in ("parquet", "orc") and declared:
         return _columnar(node, spark)
-    reader, declared = spark.read.format(format_).option("mode", "FAILFAST"), node.args.get("schema")
+    if format_ == "json" and declared:
+        return table_values.json_rows(node, spark)
+    reader = spark.read.format(format_).option("mode", "FAILFAST")
     if format_ == "json":
-        return _json(node, reader.schema(declared) if declared else reader)
+        return _inferred(node, reader.options(allowSingleQuotes=False, allowNonNumericNumbers=False))
     if format_ == "csv":
         # With column pruning, Spark wouldn't notice that a line has too many or too few values.
         reader = reader.option("header", "true").option("columnPruning", "false")
@@ -112,7 +116,8 @@ def _of_files(node: Node, table: DataFrame) -> list[StructType]:
         return [reader.load(file).schema for file in files]
 
 
-def _json(node: Node, reader: DataFrameReader) -> DataFrame:
+def _inferred(node: Node, reader: DataFrameReader) -> DataFrame:
+    """The rows of JSON files, with the columns that Spark infers."""
     try:
         return reader.load(node.args["path"])
     except PySparkException:
@@ -209,20 +214,7 @@ def _cast(node: Node, table: DataFrame, name: str, field: StructField) -> Column
     value, text = table[codec.quoted(name)], isinstance(field.dataType, StringType)
     if text and isinstance(table.schema[name].dataType, StringType):
         return value.alias(field.name)
-    cast = value.try_cast(field.dataType)
-    kind, column = field.dataType.simpleString(), f"{label(node)}: the column {field.name!r} of {node.args['path']}"
-    cure = f'correct the value, or declare the column as string: schema="{field.name} string"'
-    # The error's name is assembled only during the evaluation; see sql_errors.for_record.
-    failing = F.raise_error(
-        F.concat(
-            F.lit("anabranch.errors"),
-            F.substring(F.concat(F.lit("."), value.cast("string")), 1, 1),
-            F.lit(f"OperatorError: {column} is {kind}, and has the value '"),
-            value.cast("string"),
-            F.lit(f"'\n  {cure}\n\n"),
-        )
-    )
-    return F.when(value.isNotNull() & cast.isNull(), failing.cast(field.dataType)).otherwise(cast).alias(field.name)
+    return table_values.csv_column(node, value, field)
 
 
 def _check_headers(node: Node, table: DataFrame) -> None:
