@@ -191,7 +191,7 @@ class Evaluator:
                 if _is_cancelled(error):
                     raise
                 ours = isinstance(error, ResultError | _OverdueError)
-                told = error_text.bounded(str(error)) if ours else error_text.described(error, self._user.home)
+                told = error_text.one_line(str(error)) if ours else error_text.described(error, self._user.home)
                 rejected.append(Rejection(place, told, raised=not ours))
                 if fails:
                     break
@@ -276,7 +276,7 @@ class Evaluator:
 
     def _rejection(self, place: int, error: BaseException) -> Rejection:
         if isinstance(error, ResultError):
-            return Rejection(place, error_text.bounded(str(error)), raised=False)
+            return Rejection(place, error_text.one_line(str(error)), raised=False)
         return Rejection(place, error_text.described(error, self._user.home))
 
     @property

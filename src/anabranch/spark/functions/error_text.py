@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from anabranch.job_code import user_files
 
-__all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "shortened", "traced"]
+__all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "one_line", "shortened", "traced"]
 
 _T = TypeVar("_T")
 
@@ -58,8 +58,8 @@ _REPR.maxstring = _REPR.maxother = _SHORT
 
 
 def described(error: BaseException, home: str = "") -> str:
-    """A description of an exception: the type, the message, the notes, the causes, and where in the job's files the
-    exception was raised. For an exception group, the members are described, too.
+    """A description of an exception, in one line: the type, the message, the notes, the causes, and where in the job's
+    files the exception was raised. For an exception group, the members are described, too.
 
     Args:
         home: the job's folder. Only frames of the user's files in this folder are included. If ``home`` is '', all
@@ -95,6 +95,14 @@ def bounded(text: str, limit: int = LIMIT) -> str:
     return clean[: limit - len(end)] + end
 
 
+def one_line(text: str) -> str:
+    """The text like :func:`bounded`, with its lines joined by `` | `` and without blank lines. (In the error text of a
+    failed lane, what follows a message's first line would be lost.)
+    """
+    lines = (line.strip() for line in bounded(text).splitlines())
+    return bounded(" | ".join(line for line in lines if line))
+
+
 def shortened(value: object) -> str:
     """The ``repr`` of a value, cut short. For a memoryview or a numpy array, the text is a description instead. If
     ``repr`` raises an exception, the text names the value's type."""
@@ -128,7 +136,7 @@ def _message(error: BaseException) -> str:
     told = _attempted(lambda: str(error))
     if told is None:
         return f"its text can't be made: __str__ of {_name(type(error))} raises"
-    return bounded(told)
+    return one_line(told)
 
 
 def _chain(error: BaseException, home: str) -> Iterator[str]:
@@ -152,7 +160,7 @@ def _one(error: BaseException, home: str, depth: int = 0) -> str:
     told = f"{_name(type(error))}: {message}" if message else _name(type(error))
     if isinstance(error, BaseExceptionGroup) and depth < _CAUSES:
         told += f" [{_members(error, home, depth)}]"
-    notes = _attempted(lambda: [bounded(note) for note in error.__notes__ if isinstance(note, str)])
+    notes = _attempted(lambda: [one_line(note) for note in error.__notes__ if isinstance(note, str)])
     told += "".join(f" ({note})" for note in (notes or [])[:_MEMBERS])
     return told + traced(error, home)
 

@@ -117,7 +117,7 @@ class Results:
                 for value, column in zip(values, self._columns, strict=True):
                     column.built([value])
             except ResultError as error:
-                errors[number] = error_text.bounded(str(error))
+                errors[number] = error_text.one_line(str(error))
             except BaseException as error:  # from user code, in an object that the function has returned
                 errors[number] = _unreadable(error)
             else:

@@ -179,7 +179,7 @@ class LocalTurns:
             except BaseException as error:
                 self._journal.take_back()
                 ours = isinstance(error, ResultError)
-                told = error_text.bounded(str(error)) if ours else error_text.described(error, self._home)
+                told = error_text.one_line(str(error)) if ours else error_text.described(error, self._home)
                 rejected.append(Rejection(place, told, raised=not ours))
                 if fails:
                     break

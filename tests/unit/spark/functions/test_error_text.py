@@ -98,7 +98,7 @@ def nested(levels: int) -> BaseException:
 
 def noted() -> BaseException:
     error = ValueError("x")
-    error.add_note("in the cellar")
+    error.add_note("in the cellar\nbehind the door")
     error.__notes__.append(Mute())  # type: ignore[arg-type]
     return error
 
@@ -106,6 +106,7 @@ def noted() -> BaseException:
 TABLE: dict[str, tuple[Callable[[], BaseException], str]] = {
     "text": (lambda: ValueError("three is too many"), "ValueError: three is too many at test_error_text.py:"),
     "no text": (ValueError, "ValueError at test_error_text.py:"),
+    "lines": (lambda: ValueError("bad row\r\n\n  id=5\n"), "ValueError: bad row | id=5 at test_error_text.py:"),
     "__str__ raises": (Mute, "Mute: its text can't be made: __str__ of Mute raises"),
     "__str__ gives no text": (NoText, "NoText: its text can't be made"),
     "50 MB": (lambda: ValueError("x" * BIG), "ValueError: xxxxx"),
@@ -128,7 +129,7 @@ TABLE: dict[str, tuple[Callable[[], BaseException], str]] = {
     ),
     "nested groups": (lambda: nested(50), "ExceptionGroup: level"),
     "base group": (lambda: BaseExceptionGroup("g", [SystemExit(1)]), "BaseExceptionGroup: g"),
-    "notes": (noted, "ValueError: x (in the cellar)"),
+    "notes": (noted, "ValueError: x (in the cellar | behind the door)"),
     "unicode": (lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"), "UnicodeDecodeError: 'utf-8' codec"),
 }
 
@@ -140,6 +141,7 @@ def test_an_exception_is_told_in_short_valid_text(name: str) -> None:
     assert told.startswith(wanted)
     assert 0 < len(told) <= error_text.LIMIT
     assert "\0" not in told.encode().decode()
+    assert told.splitlines() == [told]
 
 
 def test_members_of_groups_and_causes_are_told() -> None:
@@ -251,6 +253,7 @@ def test_nothing_that_is_raised_is_too_odd(kind: type[BaseException], given: Any
     told = error_text.described(raised(lambda: error), HERE)
     assert 0 < len(told) <= error_text.LIMIT
     assert "\0" not in told.encode().decode()
+    assert told.splitlines() == [told]
 
 
 @given(st.dictionaries(_any_text, _values, max_size=4))

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from anabranch.container import error_text
+from anabranch.errors import OperatorError
 from anabranch.spark.functions import isolation, wrap
 from anabranch.spark.functions.calling import Outcome, UserFunction
 from anabranch.spark.functions.wrap import CallSettings
@@ -75,3 +77,35 @@ def test_rows_that_only_some_of_the_calls_leave_unknown_have_no_record_and_the_o
     monkeypatch.setattr(isolation, "called", lambda *_: calls)
     known = [row[meta_column.NAME]["offset"] >= 0 for row in worked(lambda rows: rows, 4)]
     assert known == [True, False, False, True]
+
+
+class Lines:
+    def __repr__(self) -> str:
+        return "id\n\n5"
+
+
+def raises(error: Exception, *notes: str) -> Callable[[pa.RecordBatch], Any]:
+    def function(rows: pa.RecordBatch) -> Any:
+        for note in notes:
+            error.add_note(note)
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (raises(ValueError("bad row\n\nid=5")), "raised ValueError: bad row | id=5 at "),
+        (raises(ValueError("bad row"), "id\n5"), "raised ValueError: bad row (id | 5) at "),
+        (lambda rows: Lines(), ": it returned id | 5, not a pyarrow.RecordBatch"),
+    ],
+    ids=["text", "note", "result"],
+)
+def test_an_error_of_several_lines_does_not_hide_the_offsets(function: Any, said: str) -> None:
+    with pytest.raises(OperatorError) as raised:
+        worked(function, 3)
+    failed = error_text.failure(RuntimeError(f"anabranch.errors.OperatorError: {raised.value}\n\n\tat a.b(C.java:1)"))
+    assert said in failed.what
+    assert failed.what.endswith(", on offsets 0 to 2 of partition 3")
+    assert failed.reasons == (wrap.CURE,)
