@@ -176,6 +176,10 @@ def no_driver(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
     df.write.jdbc("jdbc:nothing://here", "rows")
 
 
+def broken_udf(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
+    df.select(F.udf(lambda n: 1 / (n - n), "int")("n")).collect()
+
+
 def broken_report(df: DataFrame, lane: str, batch: int, epoch: int) -> None:
     raise ValueError(f"no report of {df.count()} rows")
 
@@ -213,7 +217,11 @@ FAILING: list[tuple[Callable[[Stream], Any], list[str]]] = [
     ),
     (
         lambda s: s.foreach_batch(no_driver),
-        ["raised Py4JJavaError: java.sql.SQLException: No suitable driver at test_lanes.py:", "in no_driver"],
+        ["raised SQLException: No suitable driver at test_lanes.py:", "in no_driver"],
+    ),
+    (
+        lambda s: s.foreach_batch(broken_udf),
+        ["raised ZeroDivisionError: division by zero at test_lanes.py:", "in broken_udf", "in <lambda>, on batch 0"],
     ),
     (
         lambda s: s.select("1 / (n - n) as x").write("out"),

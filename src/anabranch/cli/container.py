@@ -158,7 +158,7 @@ def _wait_for_slots(client: Client, me: Registration) -> None:
 
 
 def _trace(lane: str, error: BaseException) -> None:
-    from anabranch.container import root_cause
+    from anabranch.spark import root_cause
 
     logs.say(f"lane {lane} failed:\n{root_cause.text_of(error)}", level="error")
 

@@ -264,7 +264,7 @@ def append_trace(printed: Path, lane: str, error: BaseException) -> None:
     """Append the trace of a lane's failure to ``printed``. The trace can contain anything, even names that aren't
     UTF-8.
     """
-    from anabranch.container import root_cause
+    from anabranch.spark import root_cause
 
     with printed.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} lane {lane} failed:\n{root_cause.text_of(error)}\n")

@@ -9,8 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from anabranch.container import root_cause, surroundings
-from anabranch.container.root_cause import Cause, RootCause
+from anabranch.container import surroundings
 from anabranch.errors import (
     AnabranchError,
     ConflictError,
@@ -22,7 +21,9 @@ from anabranch.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from anabranch.spark import root_cause
 from anabranch.spark.functions.error_text import UNPICKLABLE
+from anabranch.spark.root_cause import Cause, RootCause
 from anabranch.systems import registry
 
 __all__ = ["Failure", "Remedy", "failure", "is_fenced", "is_final", "is_of_java", "is_ours"]

@@ -65,6 +65,22 @@ def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
     assert error_text.failure(RuntimeError(text)).told.splitlines()[0] == "KeyError: 'dest'"
 
 
+CHAIN = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "/home/me/job/job.py", line 3, in save
+    raise ValueError("no")
+ValueError: no
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/project/src/anabranch/spark/query.py", line 199, in _call
+anabranch.errors.OperatorError: f raised ValueError: no
+  fix it
+
+=== Streaming Query ===
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -74,6 +90,7 @@ def test_a_python_error_that_is_not_ours_is_told_by_its_last_line() -> None:
         ("[STREAM_FAILED] Query terminated\nCaused by: x.Y: [A_B.C] why. SQLSTATE: 42\n\tat z", "[A_B.C] why."),
         ("x anabranch.errors.StateError: gone\n  restore it\n\n\tat z(A.java:1)", "gone\n  restore it"),
         ("anabranch.errors.LogError: first\n\tat z\nanabranch.errors.LogError: second", "first"),
+        (CHAIN, "f raised ValueError: no\n  fix it"),
         (
             "An error occurred while calling o1.x.\n: java.io.IOException: /a is full\n\tat z\n",
             "IOException: /a is full",

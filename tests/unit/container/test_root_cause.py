@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from anabranch.container import error_text, root_cause
+from anabranch.container import error_text
 from anabranch.container.error_text import Remedy
+from anabranch.spark import root_cause
 
 JOB = "/home/me/job"
 INSTALLED = Path(sysconfig.get_path("purelib"))

@@ -14,11 +14,12 @@ from typing import Any
 
 from anabranch import logs
 from anabranch.config.headings import heading
-from anabranch.container import root_cause, surroundings
+from anabranch.container import surroundings
 from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.error_text import failure
 from anabranch.errors import AnabranchError, NotFoundError, StateError
 from anabranch.model.lane import Lane
+from anabranch.spark import root_cause
 from anabranch.systems.contract import System
 from anabranch.systems.systems import Systems
 from anabranch.tables import committed, marks

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.container import error_text, root_cause, surroundings
+from anabranch.container import error_text, surroundings
 from anabranch.container.checkpoint import damage
 from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane.attempt import Attempt
 from anabranch.errors import AnabranchError, NotFoundError, OperatorError
 from anabranch.model.graph import Node
+from anabranch.spark import root_cause
 
 __all__ = ["attributed", "operator_error"]
 

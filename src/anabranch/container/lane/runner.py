@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch import logs
-from anabranch.container import error_text, root_cause
+from anabranch.container import error_text
 from anabranch.container.checkpoint.lane_folders import LaneFolders
 from anabranch.container.error_text import Failure, Remedy
 from anabranch.container.lane import actions, error_attribution, events
@@ -33,6 +33,7 @@ from anabranch.model.lane import Lane
 from anabranch.model.ssp import SSP, parsed, texts
 from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LanePhase, LaneReport
+from anabranch.spark import root_cause
 from anabranch.spark.functions import isolation
 from anabranch.spark.query import clock
 from anabranch.spark.query.query import LaneQuery

@@ -10,6 +10,7 @@ import base64
 import json
 import math
 import reprlib
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -18,8 +19,22 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from anabranch.job_code import user_files
+from anabranch.spark import root_cause
+from anabranch.spark.root_cause import Cause
 
-__all__ = ["LIMIT", "UNPICKLABLE", "as_json", "bounded", "described", "one_line", "shortened", "traced"]
+__all__ = [
+    "LIMIT",
+    "UNPICKLABLE",
+    "as_json",
+    "bounded",
+    "described",
+    "one_line",
+    "quotable",
+    "quotes_ours",
+    "reason",
+    "shortened",
+    "traced",
+]
 
 _T = TypeVar("_T")
 
@@ -29,6 +44,8 @@ LIMIT = 2000
 UNPICKLABLE = "make such an object inside the function, or in a module next to the job file that workers import"
 """What to do about an object that can't be sent to a Python worker."""
 
+_OURS = "anabranch.errors."
+_OF_SPARK = ("py4j", "pyspark")
 _SHORT = 80
 _CAUSES = 4
 _MEMBERS = 5
@@ -69,13 +86,39 @@ def described(error: BaseException, home: str = "") -> str:
     return bounded(told if told is not None else _name(type(error)))
 
 
+def reason(error: BaseException) -> str:
+    """Why Spark has raised an exception, in one line: the first line of the exception's text, and the causes that the
+    text and the Java stack trace quote. If the exception only says that another one was raised, for example by a
+    function in a Python worker, only the causes."""
+    told = _attempted(lambda: "; caused by ".join(_reasons(error)))
+    return one_line(told) if told else _name(type(error))
+
+
+def quotes_ours(error: BaseException) -> bool:
+    """Whether the message of an exception, of one of its causes, or of a member of an exception group, quotes an error
+    of anabranch. Spark quotes errors of Python workers in this way."""
+    return _attempted(lambda: any(_OURS in root_cause.full_message(each) for each in _related(error))) or False
+
+
+def quotable(error: BaseException) -> BaseException | None:
+    """The exception, if the trace of an error of anabranch may quote it; otherwise None. If the exception's own trace
+    names another error of anabranch, that error would later be mistaken for the one that quotes it (see
+    :mod:`anabranch.container.error_text`)."""
+    trace = _attempted(lambda: "".join(traceback.format_exception(error)))
+    return None if trace is None or _OURS in trace else error
+
+
 def traced(error: BaseException, home: str) -> str:
     """The frames of an exception, as `` at file:line in function; …``; empty if there are no frames. Only frames of the
     user's files in the folder ``home`` are included, unless ``home`` is ''. If there are many frames, those in the
-    middle are left out.
+    middle are left out. If Spark has raised the exception because of an error in a Python worker, the last frame is the
+    worker's.
     """
     trace = _attempted(lambda: error.__traceback__)
     frames = list(_frames(trace, home))
+    in_worker = _attempted(lambda: _frame_in_worker(error, home)) if _is_of_spark(error) else None
+    if in_worker is not None and in_worker not in frames:
+        frames.append(in_worker)
     if len(frames) > _FRAMES:
         left_out = f"{len(frames) - _FRAMES} more frames"
         frames = [*frames[: _FRAMES // 2], left_out, *frames[-_FRAMES // 2 :]]
@@ -145,7 +188,14 @@ def _chain(error: BaseException, home: str) -> Iterator[str]:
     while following is not None and id(following) not in seen and len(seen) < _CAUSES:
         seen.add(id(following))
         yield _one(following, home)
-        following = _cause(following)
+        following = None if _is_of_spark(following) else _cause(following)  # the reason of Spark's contains the causes
+
+
+def _related(error: BaseException) -> Iterator[BaseException]:
+    for link in root_cause.links(error):
+        yield link
+        if isinstance(link, BaseExceptionGroup):
+            yield from link.exceptions
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -156,13 +206,44 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _one(error: BaseException, home: str, depth: int = 0) -> str:
-    message = _message(error)
-    told = f"{_name(type(error))}: {message}" if message else _name(type(error))
+    told = _headline(error)
     if isinstance(error, BaseExceptionGroup) and depth < _CAUSES:
         told += f" [{_members(error, home, depth)}]"
     notes = _attempted(lambda: [one_line(note) for note in error.__notes__ if isinstance(note, str)])
     told += "".join(f" ({note})" for note in (notes or [])[:_MEMBERS])
     return told + traced(error, home)
+
+
+def _headline(error: BaseException) -> str:
+    """The type and the message of an exception or, if it comes from Spark, its :func:`reason` with the type."""
+    name = _name(type(error))
+    if _is_of_spark(error):
+        reasons = _attempted(lambda: "; caused by ".join(_reasons(error, f"{name}: ")))
+        if reasons:
+            return one_line(reasons)
+    message = _message(error)
+    return f"{name}: {message}" if message else name
+
+
+def _is_of_spark(error: BaseException) -> bool:
+    module = _attempted(lambda: type(error).__module__.partition(".")[0])
+    return module in _OF_SPARK
+
+
+def _reasons(error: BaseException, name: str = "") -> list[str]:
+    """The parts of :func:`reason`. ``name`` is prepended to the first line of the exception's own text."""
+    first = root_cause.said(error).strip().split("\n")[0]
+    reasons = [f"{name}{first}"] if first and not Cause(_name(type(error)), first).is_wrapper else []
+    for cause in root_cause.parsed(root_cause.text_of(error)).causes:
+        line = cause.message.strip().split("\n")[0] or cause.name
+        if not any(line in other for other in reasons):
+            reasons.append(cause.told)
+    return reasons[-_CAUSES:]
+
+
+def _frame_in_worker(error: BaseException, home: str) -> str | None:
+    frame = root_cause.parsed(root_cause.text_of(error)).frame_in(home)
+    return None if frame is None else f"{Path(frame.file).name}:{frame.line} in {frame.function}"
 
 
 def _members(group: BaseExceptionGroup[BaseException], home: str, depth: int) -> str:

@@ -229,9 +229,4 @@ def partition_of(origin: Mapping[str, Any], inputs: Mapping[int, str]) -> str:
 
 def of_batch(error: BaseException, label: str, batch: int, home: str) -> OperatorError:
     """The error for an exception that a ``foreach_batch`` function has raised."""
-    if hasattr(error, "java_exception"):
-        first = str(error.java_exception).strip().split("\n")[0]
-        told = f"{type(error).__name__}: {first}{error_text.traced(error, home)}"
-    else:
-        told = error_text.described(error, home).split("\n")[0]
-    return OperatorError(f"{label} raised {told}, on batch {batch}", CURE)
+    return OperatorError(f"{label} raised {error_text.described(error, home)}, on batch {batch}", CURE)

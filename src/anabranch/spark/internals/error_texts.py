@@ -1,6 +1,6 @@
 """Checks whether Spark's error texts have the form that anabranch expects when it searches for a failure's cause.
 
-:mod:`anabranch.container.root_cause` defines the patterns for the search, and :mod:`anabranch.container.error_text`
+:mod:`anabranch.spark.root_cause` defines the patterns for the search, and :mod:`anabranch.container.error_text`
 defines the kinds of errors.
 """
 

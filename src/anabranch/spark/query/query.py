@@ -380,9 +380,9 @@ class LaneQuery:
                     # A separate plan, so the function can't free what is cached here.
                     self.job.functions[node.id](rows.select("*"), self.lane.id, number, self.epoch)
             except BaseException as error:  # SystemExit as well, which would otherwise end the thread without a report
-                if "anabranch.errors." in error_text.described(error, self.job.home):
+                if error_text.quotes_ours(error):
                     raise  # the function has computed the rows once more, and an earlier operator has raised the error
-                raise user_functions.of_batch(error, label(node), number, self.job.home) from None
+                raise user_functions.of_batch(error, label(node), number, self.job.home) from error_text.quotable(error)
             finally:
                 self.outputs.aside.said.value, self.workers.busy.value = told, worked
         finally:

@@ -14,7 +14,10 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PythonException
 
+from anabranch.errors import StateError
 from anabranch.spark.functions import error_text
 
 HERE = str(Path(__file__).parent)
@@ -142,6 +145,65 @@ def test_an_exception_is_told_in_short_valid_text(name: str) -> None:
     assert 0 < len(told) <= error_text.LIMIT
     assert "\0" not in told.encode().decode()
     assert told.splitlines() == [told]
+
+
+IN_WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/home/me/job/prices.py", line 12, in of
+    return 1 / row["n"]
+ZeroDivisionError: division by zero
+"""
+IN_JAVA = """An error occurred while calling o1.jdbc.
+: org.x.PoolException: no connection
+\tat org.x.Pool.get(Pool.java:1)
+Caused by: java.net.ConnectException: refused
+\tat java.net.Socket.connect(Socket.java:1)
+"""
+IN_SQL = "[UNRESOLVED_COLUMN] There is no x. SQLSTATE: 42703; line 1 pos 0;\n'Project ['x]\n+- Range\n"
+OF_OURS = "An exception was thrown from the Python worker:\nanabranch.errors.OperatorError: map 'm' raised KeyError\n"
+
+
+def because(cause: BaseException) -> BaseException:
+    error = RuntimeError("it can't be saved")
+    error.__cause__ = cause
+    return error
+
+
+OF_SPARK: dict[str, tuple[BaseException, str]] = {
+    "worker": (PythonException(IN_WORKER), "ZeroDivisionError: division by zero at prices.py:12 in of"),
+    "Java": (Py4JError(IN_JAVA), "PoolException: no connection; caused by ConnectException: refused"),
+    "SQL": (
+        AnalysisException(IN_SQL),
+        "AnalysisException: [UNRESOLVED_COLUMN] There is no x. SQLSTATE: 42703; line 1 pos 0;",
+    ),
+    "cause": (
+        because(PythonException(IN_WORKER)),
+        "RuntimeError: it can't be saved; caused by ZeroDivisionError: division by zero at prices.py:12 in of",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_SPARK)
+def test_an_exception_of_spark_is_told_by_the_causes_that_it_quotes(name: str) -> None:
+    error, wanted = OF_SPARK[name]
+    assert error_text.described(error, "/home/me/job") == wanted
+
+
+@pytest.mark.parametrize(
+    ("error", "quotes", "is_quotable"),
+    [
+        (ValueError("no"), False, True),
+        (Mute(), False, True),
+        (PythonException(OF_OURS), True, False),
+        (because(PythonException(OF_OURS)), True, False),
+        (ExceptionGroup("several", [ValueError("no"), PythonException(OF_OURS)]), True, False),
+        (because(StateError("a folder is gone")), False, False),  # raised in this process, not by a worker
+    ],
+    ids=range(6),
+)
+def test_an_error_of_anabranch_in_another_one_is_seen(error: BaseException, quotes: bool, is_quotable: bool) -> None:
+    assert error_text.quotes_ours(error) is quotes
+    assert error_text.quotable(error) is (error if is_quotable else None)
 
 
 def test_members_of_groups_and_causes_are_told() -> None:

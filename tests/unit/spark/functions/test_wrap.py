@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PythonException
 
 from anabranch.container import error_text
 from anabranch.errors import OperatorError
@@ -109,3 +110,38 @@ def test_an_error_of_several_lines_does_not_hide_the_offsets(function: Any, said
     assert said in failed.what
     assert failed.what.endswith(", on offsets 0 to 2 of partition 3")
     assert failed.reasons == (wrap.CURE,)
+
+
+IN_WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/home/me/job/job.py", line 12, in ratio
+    return 1 / row["n"]
+ZeroDivisionError: division by zero
+"""
+
+
+def saving(file: str) -> BaseException:
+    """An exception of a database, as a function in this file raises it."""
+    scope: dict[str, Any] = {}
+    text = "def save():\n    raise ValueError('duplicate key\\nDETAIL: (id)=(5)') from KeyError(5)\n"
+    exec(compile(text, file, "exec"), scope)
+    with pytest.raises(ValueError, match="duplicate") as raised:
+        scope["save"]()
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PythonException(IN_WORKER), "ZeroDivisionError: division by zero at job.py:12 in ratio"),
+        (
+            saving("/home/me/job/job.py"),
+            "ValueError: duplicate key | DETAIL: (id)=(5) at job.py:2 in save; caused by KeyError: 5",
+        ),
+    ],
+    ids=["worker", "lines"],
+)
+def test_the_error_of_a_foreach_batch_names_the_cause_and_the_line(error: BaseException, said: str) -> None:
+    made = wrap.of_batch(error, "foreach_batch 'f' (job.py:9)", 5, "/home/me/job")
+    assert made.what == f"foreach_batch 'f' (job.py:9) raised {said}, on batch 5"
+    assert made.cure == wrap.CURE

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from anabranch.job_code import user_files
 
-__all__ = ["Cause", "Frame", "RootCause", "parsed", "said", "text_of"]
+__all__ = ["Cause", "Frame", "RootCause", "full_message", "links", "parsed", "said", "text_of"]
 
 _MOST_LINKS = 20
 _LONGEST = 400_000
@@ -145,14 +145,17 @@ class RootCause:
 def text_of(error: BaseException) -> str:
     """The printed form of an exception and its causes, with Python tracebacks and Java stack traces. Never raises an
     exception."""
-    printed: list[str] = []
+    return "\n\n".join(_printed(each, outermost=each is error) for each in links(error))
+
+
+def links(error: BaseException) -> Iterator[BaseException]:
+    """An exception and its causes, from the outermost to the deepest."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < _MOST_LINKS:
         seen.add(id(current))
-        printed.append(_printed(current, outermost=not printed))
+        yield current
         current = _behind(current)
-    return "\n\n".join(printed)
 
 
 def parsed(text: str) -> RootCause:
@@ -190,11 +193,15 @@ def said(error: BaseException) -> str:
         return ""
 
 
-def _printed(error: BaseException, outermost: bool) -> str:
-    kind, text = type(error), said(error)
+def full_message(error: BaseException) -> str:
+    """The exception's own message, followed by the Java stack trace, which PySpark stores separately."""
+    text = said(error)
     trace = getattr(error, "_stackTrace", None)
-    if isinstance(trace, str) and trace not in text:
-        text = f"{text}\n\nJVM stacktrace:\n{trace}"
+    return f"{text}\n\nJVM stacktrace:\n{trace}" if isinstance(trace, str) and trace not in text else text
+
+
+def _printed(error: BaseException, outermost: bool) -> str:
+    kind, text = type(error), full_message(error)
     name = f"{kind.__module__}.{kind.__qualname__}"
     line = f"{name}: {text}" if text else name
     if error.__traceback__ is not None:
