@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, StructType
@@ -17,6 +17,7 @@ from anabranch import logs
 from anabranch.errors import GraphError, OperatorError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
+from anabranch.spark.functions import error_text
 from anabranch.spark.internals import debug_lines
 from anabranch.spark.operators import table_files
 from anabranch.spark.operators.labels import label
@@ -29,6 +30,9 @@ log = logs.get_logger()
 
 __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
+_AS_IT_WAS = "see that it is there, with the columns that it had; the lane continues from this batch"
+_FIX = "fix the function that reads the table; the lane continues from this batch at the next run"
+
 _FOUND = "_anabranch_found"
 """A column that is true in rows for which the table has a row, and null in other rows."""
 
@@ -39,11 +43,13 @@ class Lookups:
 
     Attributes:
         schemas: the columns after each operator, by node.
+        home: the job's folder, in whose files errors name lines; '' if they name none.
     """
 
     load: Callable[[Node, SparkSession], DataFrame]
     schemas: Mapping[int, StructType]
     now_seconds: Callable[[], float]
+    home: str = ""
     _held: dict[int, tuple[float, DataFrame]] = field(default_factory=dict)
 
     def now(self, node: Node, spark: SparkSession) -> DataFrame:
@@ -70,9 +76,9 @@ class Lookups:
         except PySparkException as error:
             if "anabranch.errors." in str(error):
                 raise
+            why = error_text.reason(error) + (error_text.traced(error, self.home) if self.home else "")
             raise OperatorError(
-                f"{label(node)} can't read its table: {str(error).strip().splitlines()[0]}",
-                "see that it is there, with the columns that it had; the lane continues from this batch",
+                f"{label(node)} can't read its table: {why}", _FIX if isinstance(error, PythonException) else _AS_IT_WAS
             ) from error
         table_files.check_keys(node, rows)
         self._held[node.id] = (at, table)

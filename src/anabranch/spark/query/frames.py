@@ -129,7 +129,7 @@ class LaneFrames:
         load = partial(
             lookups.load, functions=self.plan.job.functions, records=records, formats=self.plan.job.formats, fails=fails
         )
-        return Lookups(load, self.plan.job.schemas, monotonic)
+        return Lookups(load, self.plan.job.schemas, monotonic, self.plan.job.home)
 
     def ticking(self, frame: DataFrame) -> DataFrame:
         """The DataFrame with the lane's clock as an additional source without rows, so that Spark plans a batch even if

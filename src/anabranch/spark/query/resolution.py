@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -167,9 +167,11 @@ def explained(node: Node, build: Callable[[], _Built], home: str) -> _Built:
     except AnabranchError:
         raise
     except (AnalysisException, ParseException, PySparkException) as error:
-        first = str(error).strip().split("\n")[0]
         raise GraphError(
-            f"{label(node)}: {first}{error_text.traced(error, home)}", "fix the expression, or the schema it reads from"
+            f"{label(node)}: {error_text.reason(error)}{error_text.traced(error, home)}",
+            "fix the function"
+            if isinstance(error, PythonException)
+            else "fix the expression, or the schema it reads from",
         ) from None
     except pickle.PicklingError as error:
         raise GraphError(f"{label(node)}: {error}{error_text.traced(error, home)}", error_text.UNPICKLABLE) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from anabranch import Job
 from anabranch.container import error_text
@@ -14,23 +14,31 @@ from anabranch.errors import OperatorError
 from anabranch.spark.operators.lookups import Lookups
 
 
-def failed(said: str) -> BaseException:
+def failed(said: str, kind: type[PySparkException] = PySparkException) -> BaseException:
     """What the reading of a table raises if Spark says this."""
 
     def load(*_: Any) -> Any:
-        raise PySparkException(said)
+        raise kind(said)
 
     job = Job("j")
     read = job.read("in", key="k string", schema="dest string")
     read.join_table("airports.csv", on={"dest": "iata"}, schema="iata string, name string").write("out")
     with pytest.raises((OperatorError, PySparkException)) as raised:
-        Lookups(load, {}, lambda: 0.0).now(job.graph[1], None)  # type: ignore[arg-type]
+        Lookups(load, {}, lambda: 0.0, "/home/me/job").now(job.graph[1], None)  # type: ignore[arg-type]
     return raised.value
 
 
 def test_a_table_that_can_t_be_read_is_read_again() -> None:
     failure = error_text.failure(failed("[FAILED_READ_FILE] Encountered error while reading file\nand why"))
     assert failure.what.endswith("can't read its table: [FAILED_READ_FILE] Encountered error while reading file")
+    assert failure.remedy is Remedy.ATTEMPT
+
+
+def test_a_function_of_a_table_that_fails_in_a_worker_is_told_by_its_error_and_line() -> None:
+    trace = "Traceback (most recent call last):\n  File \"/home/me/job/rates.py\", line 7, in rate\nKeyError: 'EUR'\n"
+    failure = error_text.failure(failed(f"An exception was thrown from the Python worker:\n{trace}", PythonException))
+    assert failure.what.endswith(" can't read its table: KeyError: 'EUR' at rates.py:7 in rate")
+    assert failure.cure.startswith("fix the function")
     assert failure.remedy is Remedy.ATTEMPT
 
 
