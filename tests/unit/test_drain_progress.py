@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from anabranch.api.hooks import ON_DRAIN, DrainedTask
 from anabranch.cli import progress
 from anabranch.container.drain_hook import DrainHook
 from anabranch.drain_progress import DrainRemainder, foretold, left, seconds_left
-from anabranch.errors import GraphError
+from anabranch.errors import GraphError, OperatorError
 from anabranch.metrics import exposition
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState
@@ -98,11 +99,29 @@ def test_a_task_has_drained_when_all_of_its_lanes_have() -> None:
     heard: list[DrainedTask] = []
     both = lane("0-a", tasks=("Partition_0", "Partition_1")), lane("0-b", tasks=("Partition_1",))
     other = lane("1-c", stage="other", tasks=("Partition_1",))
-    hook = DrainHook({ON_DRAIN: heard.append}, lambda: [*both, other])
+    hook = DrainHook({ON_DRAIN: heard.append}, lambda: [*both, other], "/jobs/delays")
     hook.drained(both[0])
     assert heard == [DrainedTask("delays", "s", "Partition_0")]
     hook.drained(both[1])
     assert heard[1:] == [DrainedTask("delays", "s", "Partition_1")]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
+def test_a_function_that_fails_is_told_and_called_again(kind: type[BaseException]) -> None:
+    """SystemExit would end the thread of the lane without a report."""
+    called: list[DrainedTask] = []
+
+    def flush(task: DrainedTask) -> None:
+        called.append(task)
+        if len(called) == 1:
+            raise kind("flush failed")
+
+    drains = lane("0-a", tasks=("Partition_0",))
+    hook = DrainHook({ON_DRAIN: flush}, lambda: [drains], str(Path(__file__).parent))
+    with pytest.raises(OperatorError, match=f"on_drain raised {kind.__name__}: flush failed at test_drain_progress.py"):
+        hook.drained(drains)
+    hook.drained(drains)
+    assert [task.name for task in called] == ["Partition_0", "Partition_0"]
 
 
 def test_a_job_has_one_function_for_it() -> None:

@@ -92,7 +92,9 @@ class Container:
         self._coming: tuple[Lane, ...] = ()
         self.standbys = Standbys(lambda lane, epoch: lane_folders.of(job.graph.job, lane, epoch), self._turn.set)
         self._keepers: dict[str, LaneSupervisor] = {}
-        self._hook = DrainHook(job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())])
+        self._hook = DrainHook(
+            job.functions, lambda: [keeper.lane for keeper in tuple(self._keepers.values())], job.home
+        )
 
     def run(self, registration: Registration, leaving: threading.Event | None = None) -> None:
         """Take a seat, and start and stop lanes until all lanes have ended and the coordinator says that nothing is

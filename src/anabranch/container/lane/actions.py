@@ -71,7 +71,7 @@ class EndLane:
 class FailLane:
     """Determine and report why the lane failed. Returns FailureReported."""
 
-    error: Exception
+    error: BaseException
 
 
 @dataclass(frozen=True)

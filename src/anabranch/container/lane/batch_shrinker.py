@@ -29,7 +29,7 @@ class BatchShrinker:
         self._most = 0
         """The maximum number of rows for the pending batch, if it must be planned again; otherwise 0."""
 
-    def goes_on_smaller(self, error: Exception) -> bool:
+    def goes_on_smaller(self, error: BaseException) -> bool:
         """True if ``error`` says that a batch took too long, and if this batch can be run again with fewer rows. If the
         result is True, all work on the batch has ended, and the next :meth:`shrink` plans the batch again."""
         query, started = self._attempt.query, self._attempt.started

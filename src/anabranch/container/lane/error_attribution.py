@@ -27,12 +27,12 @@ _CURE = "write it so that no row can fail (try_cast, try_divide, try_element_at)
 Ranges = Mapping[str, tuple[int, int]]
 
 
-def attributed(attempt: Attempt, error: Exception) -> Failure:
+def attributed(attempt: Attempt, error: BaseException) -> Failure:
     """The failure that is reported for the error that ended an attempt."""
     return attempt.lane_folders.explained(_cause(attempt, error))
 
 
-def _cause(attempt: Attempt, error: Exception) -> Failure:
+def _cause(attempt: Attempt, error: BaseException) -> Failure:
     if isinstance(error, AnabranchError):
         return error_text.failure(error)
     ours = error_text.is_ours(error)

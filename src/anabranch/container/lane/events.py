@@ -157,7 +157,7 @@ class AttemptFailed:
     """An action of the lane has failed, and normally the whole attempt has failed with it. If ``smaller`` is True, the
     attempt continues, because a batch only took too long and can be planned again with fewer records."""
 
-    error: Exception
+    error: BaseException
     smaller: bool = False
 
 

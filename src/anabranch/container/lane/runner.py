@@ -169,7 +169,7 @@ class LaneRunner:
         while result is not None:
             try:
                 result = self._perform_all(self.life.tell(result))
-            except Exception as error:  # a bug in anabranch: without this, the lane would hang forever
+            except BaseException as error:  # a bug in anabranch: without this, the lane would hang forever
                 log.error("a lane's thread failed", lane=lane.id, trace=root_cause.text_of(error))
                 result = None if self.life.state.ended else events.AttemptFailed(error)
 
@@ -181,7 +181,7 @@ class LaneRunner:
             try:
                 result = self._perform(action)
                 self._look_up_sources()
-            except Exception as error:
+            except BaseException as error:  # the job's functions can raise SystemExit
                 return self._failed(error)
         return result
 
@@ -317,7 +317,7 @@ class LaneRunner:
             wrote |= texts({SSP(system=name, stream=stream, partition=p): end for p, end in ends.items()})
         return wrote
 
-    def _failed(self, error: Exception) -> Event:
+    def _failed(self, error: BaseException) -> Event:
         try:
             smaller = self.life.state.has_query and self._shrinker.goes_on_smaller(error)
             if smaller:
@@ -326,7 +326,7 @@ class LaneRunner:
         except Exception as another:
             return events.AttemptFailed(another)
 
-    def _fail(self, error: Exception) -> Event:
+    def _fail(self, error: BaseException) -> Event:
         """Clean up after the error that made the attempt fail, and report the error. The report is made even if parts
         of the cleanup fail."""
         attempt = self._attempt
@@ -342,7 +342,7 @@ class LaneRunner:
         attempt.reporter.conclude(LanePhase.FAILED, error=failed.told, fenced=error_text.is_fenced(error))
         return events.FailureReported()
 
-    def _explained(self, error: Exception) -> Failure:
+    def _explained(self, error: BaseException) -> Failure:
         try:
             return error_attribution.attributed(self._attempt, error)
         except Exception as another:

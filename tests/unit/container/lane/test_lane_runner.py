@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -266,6 +267,17 @@ def test_an_observer_of_failures_is_told_which_attempt_failed(
     assert told == [1, 2]
 
 
+def test_a_lane_fails_if_what_it_calls_ends_the_thread(
+    lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_folders, "folder", lambda *_: sys.exit("a function of the job has had enough"))
+    runner = made(lane_folders)
+    runner.start()
+    assert runner.join(5)
+    assert runner.report.phase == "failed"
+    assert str(runner.report.error).startswith("SystemExit: a function of the job has had enough")
+
+
 class Query:
     """One that runs until it is stopped."""
 
@@ -305,14 +317,15 @@ def test_the_folder_of_a_lane_whose_query_still_runs_does_not_count_as_damaged(
     assert str(runner.report.error).startswith("RuntimeError: the query runs")
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
 def test_a_fault_in_a_lanes_own_thread_fails_the_lane(
-    lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
+    kind: type[BaseException], lane_folders: LocalLaneFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step = lifecycle.step
 
     def breaks_once(state: LifeState, event: Event) -> lifecycle.Stepped:
         if isinstance(event, FolderTaken):
-            broken()
+            raise kind("one more thing is broken")
         return step(state, event)
 
     monkeypatch.setattr(lifecycle, "step", breaks_once)
