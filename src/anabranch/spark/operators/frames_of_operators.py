@@ -22,11 +22,11 @@ from anabranch.model.graph import Node
 from anabranch.operators.keys import KeyColumns
 from anabranch.operators.rules import is_by_intake, is_timed, is_windowed, on_late
 from anabranch.operators.times import EventTime
-from anabranch.spark.functions import arrow, job_functions, wrap
+from anabranch.spark.functions import arrow, driver_calls, job_functions, wrap
 from anabranch.spark.functions.buckets import Bucket
 from anabranch.spark.functions.calling import UserFunction
 from anabranch.spark.functions.wrap import Batches, CallSettings, Rejecting
-from anabranch.spark.internals import debug_lines, query_plan
+from anabranch.spark.internals import query_plan
 from anabranch.spark.operators import faulty_rows, joining, late_rows, lookups, merging, processing
 from anabranch.spark.operators.expressions import without_hidden
 from anabranch.spark.operators.faulty_rows import Fault
@@ -169,8 +169,7 @@ def shown(expression: str, frame: DataFrame) -> str:
 
 
 def _transform(node: Node, frame: DataFrame, context: Context) -> DataFrame:
-    with debug_lines.noted():
-        result = context.functions[node.id](frame)
+    result = driver_calls.called(context.functions[node.id], frame)
     if not isinstance(result, DataFrame):
         raise GraphError(f"{label(node)} returned {type(result).__name__}", "return a DataFrame")
     if meta_column.NAME not in result.columns:

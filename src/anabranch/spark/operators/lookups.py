@@ -17,8 +17,7 @@ from anabranch import logs
 from anabranch.errors import GraphError, OperatorError, StateError
 from anabranch.formats import JSON, Format
 from anabranch.model.graph import Node
-from anabranch.spark.functions import error_text
-from anabranch.spark.internals import debug_lines
+from anabranch.spark.functions import driver_calls, error_text
 from anabranch.spark.operators import table_files
 from anabranch.spark.operators.labels import label
 from anabranch.spark.query.records import again
@@ -122,8 +121,7 @@ def load(
         return _last(node, *records(node.args["of"]["stream"], spark), formats, fails)
     if node.id not in functions:
         return table_files.read(node, spark)
-    with debug_lines.noted():
-        table = functions[node.id](spark)
+    table = driver_calls.called(functions[node.id], spark)
     if not isinstance(table, DataFrame) or table.isStreaming:
         what = "a stream" if isinstance(table, DataFrame) else type(table).__name__
         raise GraphError(f"{label(node)} was given {what} as its table", "return a DataFrame that isn't a stream")

@@ -11,7 +11,7 @@ from anabranch import Job
 from anabranch.container import error_text
 from anabranch.container.error_text import Remedy
 from anabranch.errors import OperatorError
-from anabranch.spark.operators.lookups import Lookups
+from anabranch.spark.operators.lookups import Lookups, load, nothing
 
 
 def failed(said: str, kind: type[PySparkException] = PySparkException) -> BaseException:
@@ -40,6 +40,21 @@ def test_a_function_of_a_table_that_fails_in_a_worker_is_told_by_its_error_and_l
     assert failure.what.endswith(" can't read its table: KeyError: 'EUR' at rates.py:7 in rate")
     assert failure.cure.startswith("fix the function")
     assert failure.remedy is Remedy.ATTEMPT
+
+
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit])
+def test_a_function_of_a_table_can_t_end_the_thread_that_calls_it(kind: type[BaseException]) -> None:
+    """Spark would wait for the thread's answer."""
+
+    def rates(_: object) -> Any:
+        raise kind("no rates today")
+
+    job = Job("j")
+    job.read("in", key="k string", schema="dest string").join_table(rates, on="dest").write("out")
+    node = job.graph[1]
+    with pytest.raises(RuntimeError, match=f"the function raised {kind.__name__}") as raised:
+        load(node, None, {node.id: rates}, nothing, {})  # type: ignore[arg-type]
+    assert isinstance(raised.value.__cause__, kind)
 
 
 def test_a_lane_waits_for_what_a_table_lacks_wherever_spark_says_so() -> None:
