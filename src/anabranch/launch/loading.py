@@ -18,6 +18,7 @@ from anabranch.errors import AnabranchError, NotFoundError, UsageError
 from anabranch.job_code import job_modules, names, user_files
 from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Graph
+from anabranch.spark.functions import error_text
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def load(path: Path) -> JobFile:
         raise
     except (Exception, SystemExit) as error:
         names.check(code)
-        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "fix the file") from None
+        raise UsageError(f"{path.name} can't be imported\n{_shortened(error, path)}", "fix the file") from error
     names.check(code)
     jobs: list[Job] = job_modules.jobs_in(module)
     if len(jobs) != 1:
@@ -124,9 +125,9 @@ def load(path: Path) -> JobFile:
 
 
 def _shortened(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return "".join(traceback.format_exception_only(error)).rstrip()
-    home = str(path.parent)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if user_files.is_below(home, f.filename)]
-    lines = traceback.format_list(frames) + traceback.format_exception_only(error)
-    return "".join(lines).rstrip()
+    """The user's lines of an exception's traceback, the exception and, on its last line, the exception's causes."""
+    lines, home = traceback.format_exception_only(error), str(path.parent)
+    if not isinstance(error, SyntaxError):
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if user_files.is_below(home, f.filename)]
+        lines = traceback.format_list(frames) + lines
+    return "".join(lines).rstrip() + error_text.caused(error, home)

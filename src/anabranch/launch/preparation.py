@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib
 import secrets
-import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from anabranch import config
+from anabranch import config, import_errors
 from anabranch.config import Settings
 from anabranch.errors import ConfigError, ConflictError
 from anabranch.event_time import durations
@@ -247,11 +246,8 @@ def _grouper(name: str) -> Grouper:
     cure = "write module:function; the module lies beside the job"
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"grouper {name!r} can't be imported: {error}", cure) from error
-    except (Exception, SystemExit) as error:  # raised by the user's module, or for a name like ":function"
-        why = "".join(traceback.format_exception_only(error)).rstrip()
-        raise ConfigError(f"grouper {name!r} can't be imported: {why}", cure) from error
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        raise ConfigError(f"grouper {name!r} can't be imported: {import_errors.reason(error)}", cure) from error
     if not callable(found):
         raise ConfigError(f"grouper {name!r} is {found!r}, not a function", cure)
     return cast(Callable[..., Any], found)

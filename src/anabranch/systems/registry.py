@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
+from anabranch import import_errors
 from anabranch.config import OtherSystemSettings, Settings
 from anabranch.errors import ConfigError
 from anabranch.systems.contract import System
@@ -58,8 +59,8 @@ def _class(name: str, where: str) -> type[System]:
             found = getattr(importlib.import_module(module), kind)
         except ConfigError:  # its own message says what is missing
             raise
-        except Exception as error:  # a user's module may raise anything
-            why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:  # a user's module may raise anything
+            why = import_errors.reason(error)
             raise ConfigError(
                 f"systems.{name} has the class {where!r}, which can't be imported: {why}", cure
             ) from error

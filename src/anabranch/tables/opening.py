@@ -6,6 +6,7 @@ import difflib
 import importlib
 from typing import Any, cast
 
+from anabranch import import_errors
 from anabranch.config import OutputSettings
 from anabranch.errors import ConfigError
 from anabranch.tables.contract import Table
@@ -46,10 +47,9 @@ def opened(name: str, settings: OutputSettings) -> Table:
         made: Any = getattr(importlib.import_module(module), kind)
     except ConfigError:  # its own message says what is missing
         raise
-    except Exception as error:  # a user's module may raise anything
-        why = str(error) if isinstance(error, ImportError | AttributeError) else f"{type(error).__name__}: {error}"
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise ConfigError(
-            f"outputs.{name} goes to {settings.to!r}, which can't be imported: {why}",
+            f"outputs.{name} goes to {settings.to!r}, which can't be imported: {import_errors.reason(error)}",
             "write module:Class; the module lies beside the job",
         ) from error
     return cast(Table, made(name, settings.options))

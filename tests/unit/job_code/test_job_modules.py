@@ -181,6 +181,8 @@ def test_in_a_cluster_s_worker_the_job_is_in_another_folder(tmp_path: Path) -> N
          "can't be imported in a Python worker: OSError: port 80 is taken at job.py:2"),
         ("import os, sys\nif 'WORKER' in os.environ: sys.exit(3)\n",
          "can't be imported in a Python worker: SystemExit: 3 at job.py:2"),
+        ("import os\ntry: os.environ.get('WORKER') and {}['x']\nexcept KeyError as e: raise OSError('a\\nb') from e\n",
+         "Python worker: OSError: a | b at job.py:3 in <module>; caused by KeyError: 'x' at job.py:2"),
         ("import os\nfrom anabranch import Job\nif 'WORKER' in os.environ: other = Job('other')\n",
          "map 'map' (job.py:7) isn't in the job that job.py builds when a Python worker imports it"),
     ],
@@ -190,6 +192,16 @@ def test_a_job_file_that_workers_can_t_import_is_told(tmp_path: Path, text: str,
     told = worker(pickled, "0", WORKER="1").stderr.decode()
     assert said in told
     assert re.search(r"anabranch\.errors\.(Graph|Operator)Error: ", told)
+
+
+def test_the_causes_of_a_job_file_that_can_t_be_imported_are_told(tmp_path: Path) -> None:
+    text = "try:\n    open('/no/config')\nexcept OSError as error:\n    raise RuntimeError('no config') from error\n"
+    with pytest.raises(UsageError) as told:
+        loading.load(written(tmp_path, text))
+    what = told.value.what
+    assert "RuntimeError: no config; caused by FileNotFoundError: " in what
+    assert what.endswith("'/no/config' at job.py:2 in <module>")
+    assert isinstance(told.value.__cause__, RuntimeError), "its trace is wanted, too"
 
 
 def test_a_job_file_that_builds_another_job_on_workers_is_told(tmp_path: Path) -> None:

@@ -36,7 +36,16 @@ def alone() -> Iterator[None]:
         ("def f(:\n", "its_grouper:f", "can't be imported: .*SyntaxError: invalid syntax"),
         ("1 / 0\n", "its_grouper:f", "can't be imported: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", "its_grouper:f", "can't be imported: SystemExit: 3"),
-        ("import nosuch_module\n", "its_grouper:f", "can't be imported: No module named 'nosuch_module'"),
+        (
+            "import nosuch_module\n",
+            "its_grouper:f",
+            "can't be imported: No module named 'nosuch_module' at its_grouper.py:1",
+        ),
+        (
+            "try:\n    {}['x']\nexcept KeyError as error:\n    raise RuntimeError('no x') from error\n",
+            "its_grouper:f",
+            "can't be imported: RuntimeError: no x at its_grouper.py:4; caused by KeyError: 'x'\n",
+        ),
         ("", "its_grouper:f", "can't be imported: module 'its_grouper' has no attribute 'f'"),
         ("", ":f", "can't be imported: ValueError: Empty module name"),
         ("f = 3\n", "its_grouper:f", "is 3, not a function"),

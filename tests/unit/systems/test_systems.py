@@ -100,6 +100,11 @@ def test_what_is_wrong_with_a_class(section: Mapping[str, Any], what: str) -> No
         ("import no_such_dependency", "No module named 'no_such_dependency'"),
         ("def broken(:", "SyntaxError: invalid syntax"),
         ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+        ("import sys\nsys.exit(3)", r"SystemExit: 3 at breaks_off\.py:2"),
+        (
+            "try:\n    open('/no/licence')\nexcept OSError as e:\n    raise RuntimeError('no\\nlicence') from e",
+            r"RuntimeError: no \| licence at breaks_off\.py:4; caused by FileNotFoundError: .*: '/no/licence'\n",
+        ),
     ],
 )
 def test_a_module_that_breaks_off_says_why(

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ __all__ = [
     "UNPICKLABLE",
     "as_json",
     "bounded",
+    "caused",
     "described",
     "one_line",
     "quotable",
@@ -84,6 +86,12 @@ def described(error: BaseException, home: str = "") -> str:
     """
     told = _attempted(lambda: "; caused by ".join(_chain(error, home)))
     return bounded(told if told is not None else _name(type(error)))
+
+
+def caused(error: BaseException, home: str) -> str:
+    """The causes of an exception, each as ``; caused by …``, as in :func:`described`; empty if there are none."""
+    causes = _attempted(lambda: [*islice(_chain(error, home), 1, None)])
+    return bounded("".join(f"; caused by {cause}" for cause in causes or ()))
 
 
 def reason(error: BaseException) -> str:

@@ -5,7 +5,6 @@ otherwise, pickled copies are sent.
 from __future__ import annotations
 
 import inspect
-import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from anabranch.job_code import environment, job_modules, user_files
 from anabranch.job_code.environment import Changes
 from anabranch.job_code.job_modules import JobCode
 from anabranch.model.graph import Node
+from anabranch.spark.functions import error_text
 from anabranch.spark.operators.labels import label
 
 __all__ = ["JobFunction", "culprit", "of_node"]
@@ -87,11 +87,11 @@ def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFun
     except AnabranchError:
         raise
     except (Exception, SystemExit) as error:
-        where = _raised_at(error, code)
+        why = error_text.described(error, job_modules.home_of(code))
         raise OperatorError(
-            f"{code.file} can't be imported in a Python worker: {type(error).__name__}: {error}{where}",
+            f"{code.file} can't be imported in a Python worker: {why}",
             _MISSING if isinstance(error, ImportError) else _OWN,
-        ) from None
+        ) from error_text.quotable(error)
     jobs = job_modules.jobs_in(module)
     found = jobs[0] if len(jobs) == 1 else None
     same = found is not None and node.id < len(found.graph.nodes) and _place(found.graph.nodes[node.id]) == _place(node)
@@ -102,15 +102,6 @@ def _from_file(code: JobCode, home: str, node: Node, changes: Changes) -> JobFun
             "what only the user's process has",
         )
     return JobFunction(found.functions[node.id], job_modules.home_of(code), node, code, environment=changes)
-
-
-def _raised_at(error: BaseException, code: JobCode) -> str:
-    """The last frame of an error's traceback that is in the job's files, as `` at FILE:LINE``; empty if there is no
-    such frame.
-    """
-    home = job_modules.home_of(code)
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if user_files.is_below(home, f.filename)]
-    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def _place(node: Node) -> tuple[str, str, str]:
