@@ -34,6 +34,7 @@ _FIX = "fix the function that reads the table; the lane continues from this batc
 
 _FOUND = "_anabranch_found"
 """A column that is true in rows for which the table has a row, and null in other rows."""
+_AS_IT_WAS = "let the table have the columns that it had when the job was planned, of the same types"
 
 
 @dataclass
@@ -85,6 +86,9 @@ class Lookups:
 
     def _as_planned(self, node: Node, table: DataFrame) -> DataFrame:
         keys, stream = list(node.args["on"].values()), self.schemas[node.inputs[0]].names
+        lost = next((name for name in keys if name not in table.schema.names), None)
+        if lost is not None:
+            raise StateError(f"{label(node)}: the table's column {lost!r}, a column of `on`, is gone", _AS_IT_WAS)
         there = {_named(node, each.name): each for each in table.schema if each.name not in keys}
         wanted = [each for each in self.schemas[node.id] if each.name not in stream]
         for each in wanted:
@@ -93,8 +97,7 @@ class Lookups:
                 if each.name in there:
                     now = there[each.name].dataType.simpleString()
                 raise StateError(
-                    f"{label(node)}: the table's column for {each.name!r} was {was}, and is {now}",
-                    "let the table have the columns that it had when the job was planned, of the same types",
+                    f"{label(node)}: the table's column for {each.name!r} was {was}, and is {now}", _AS_IT_WAS
                 )
         return table.select(*map(codec.quoted, (*keys, *(there[each.name].name for each in wanted))))
 

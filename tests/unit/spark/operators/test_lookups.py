@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, PythonException
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from anabranch import Job
 from anabranch.container import error_text
 from anabranch.container.error_text import Remedy
-from anabranch.errors import OperatorError
+from anabranch.errors import OperatorError, StateError
 from anabranch.spark.operators.lookups import Lookups, load, nothing
 
 
@@ -67,3 +69,32 @@ def test_an_error_of_our_own_behind_a_table_is_told_and_counts() -> None:
     error = failed(f"An exception was thrown from the Python worker\n{told}")
     assert error_text.is_final(error)
     assert error_text.failure(error).what == "/log/airports/0 is missing"
+
+
+def columns(*names: str, **others: Any) -> StructType:
+    kinds = {**dict.fromkeys(names, StringType()), **others}
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (columns("name", "country"), "the table's column 'iata', a column of `on`, is gone"),
+        (columns("iata", "name"), "the table's column 'land', a column of `on`, is gone"),
+        (columns("iata", "land"), "the table's column for 'name' was string, and is gone"),
+        (columns("iata", "land", name=IntegerType()), "the table's column for 'name' was string, and is int"),
+    ],
+)
+def test_a_table_that_has_lost_or_changed_a_column_fails_the_lane_at_once(now: StructType, told: str) -> None:
+    def load(*_: Any) -> Any:
+        return SimpleNamespace(schema=now)
+
+    job = Job("j")
+    read = job.read("in", key="k string", schema="dest string, country string")
+    on = {"dest": "iata", "country": "land"}
+    read.join_table("airports.csv", on=on, schema="iata string, land string, name string").write("out")
+    stream = columns("k", "dest", "country")
+    schemas = {0: stream, 1: StructType([*stream, *columns("name")])}
+    with pytest.raises(StateError, match=told) as raised:
+        Lookups(load, schemas, lambda: 0.0).now(job.graph[1], None)  # type: ignore[arg-type]
+    assert error_text.is_final(raised.value)
