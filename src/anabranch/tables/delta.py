@@ -72,8 +72,9 @@ class DeltaFolder:
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
         if create:
+            columns = deltalake.Schema(_fields(schema, str(self)))
             try:
-                deltalake.DeltaTable.create(self._root, deltalake.Schema.from_arrow(schema), mode="ignore")
+                deltalake.DeltaTable.create(self._root, columns, mode="ignore")
             except (exceptions.DeltaError, OSError) as error:
                 raise AnabranchError(
                     f"{self} can't be made: {_line(error)}", "choose another path, or change the owner or mode"
@@ -166,9 +167,9 @@ class DeltaFolder:
                 "write to a table without partitions",
             )
         self._check_rules(table)
-        wanted = deltalake.Schema.from_arrow(schema)
+        wanted = _fields(schema, str(self))
         held = {field.name: field for field in table.schema().fields}
-        for field in wanted.fields:
+        for field in wanted:
             if field.name not in held:
                 raise ConflictError(
                     f"the job writes a column {field.name!r} ({_kind(field)}), which {self} doesn't have",
@@ -179,8 +180,7 @@ class DeltaFolder:
                     f"the job writes {field.name!r} as {_kind(field)}; in {self} it is {_kind(held[field.name])}",
                     "cast it in the job",
                 )
-        written = {field.name for field in wanted.fields}
-        needed = next((name for name, field in held.items() if name not in written and not field.nullable), None)
+        needed = next((name for name, field in held.items() if name not in schema.names and not field.nullable), None)
         if needed is not None:
             raise ConflictError(
                 f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
@@ -269,6 +269,22 @@ class DeltaFolder:
 
 def _ids(job: str, lane: str) -> tuple[str, str]:
     return f"anabranch/{job}/{lane}", f"anabranch/{job}/{lane}/epoch"
+
+
+def _fields(schema: pa.Schema, shown: str) -> list[Any]:
+    """The Delta columns for the columns that the job writes. Raises ConflictError if Delta has no type for a column.
+    ``shown`` is the table's name in error messages.
+    """
+    fields: list[Any] = []
+    for column in schema:
+        try:
+            fields += deltalake.Schema.from_arrow(pa.schema([column])).fields
+        except Exception as error:  # deltalake raises no narrower class
+            raise ConflictError(
+                f"{shown} can't have a column {column.name!r} of type {column.type}",
+                "cast it in the job, or leave it out",
+            ) from error
+    return fields
 
 
 def _kind(field: Any) -> str:

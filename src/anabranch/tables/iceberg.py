@@ -276,10 +276,10 @@ class IcebergTable:
         catalog = self._catalog()
         if catalog.table_exists(self._table):
             return
+        catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
         try:
-            catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
             catalog.create_table_if_not_exists(self._table, schema, properties=_MADE)
-        except UnsupportedPyArrowTypeException as error:
+        except (ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConflictError(
                 f"{self} can't have the columns of the job: {_line(error)}", "cast them in the job, or leave them out"
             ) from None

@@ -251,6 +251,15 @@ def test_what_is_wrong_is_told(table: DeltaFolder, tmp_path: Path) -> None:
         DeltaFolder("orders", {"path": "s3://bucket/table"})
 
 
+@pytest.mark.parametrize("kind", [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us"))])
+def test_a_column_of_a_type_that_delta_lacks_is_named(table: DeltaFolder, tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema([*SCHEMA, ("flight_time", kind)])
+    for asked in (opened(tmp_path / "new"), table):
+        with pytest.raises(ConflictError, match=re.escape(f"can't have a column 'flight_time' of type {kind}")):
+            asked.prepare(schema, create=True)
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("mapping", ["name", "id"])
 def test_a_table_whose_files_name_columns_otherwise_is_refused(tmp_path: Path, mapping: str) -> None:
     """Readers look for other names in the files, and find nothing but nulls."""

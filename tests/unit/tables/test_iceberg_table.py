@@ -302,6 +302,13 @@ def test_what_is_wrong_is_told(table: IcebergTable, tmp_path: Path) -> None:
         table.prepare(SCHEMA, create=True)
 
 
+@pytest.mark.parametrize("kind", [pa.duration("us"), pa.null()])
+def test_a_column_of_a_type_that_iceberg_lacks_is_named(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema([*SCHEMA, ("note", kind)])
+    with pytest.raises(ConflictError, match=r"can't have the columns of the job: .*note"):
+        opened(tmp_path).prepare(schema, create=True)
+
+
 def test_a_table_that_gets_another_schema_while_the_job_runs(table: IcebergTable, tmp_path: Path) -> None:
     parts = written(table, owner(1), [1])
     with plain(tmp_path).update_schema(allow_incompatible_changes=True) as update:
