@@ -119,6 +119,9 @@ class PostgresqlTable:
     another program creates the table again, the id and the markers stay.
 
     A lane has a staging table for each epoch. Staging tables are unlogged: PostgreSQL empties them after a crash.
+
+    Statements with names of schemas, tables or columns have literals instead of parameters: if a statement has
+    parameters, psycopg takes a ``%`` in a name for a placeholder.
     """
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -132,8 +135,8 @@ class PostgresqlTable:
     def id(self) -> str:
         with self._connected() as connection:
             self._columns(connection)
-            query = sql.SQL("select id from {} where relation = %s and lane = ''")
-            row = connection.execute(query.format(self._at(_MARKS)), [self._table]).fetchone()
+            query = sql.SQL("select id from {} where relation = {} and lane = ''")
+            row = connection.execute(query.format(self._at(_MARKS), self._table)).fetchone()
         if row is None:
             raise NotFoundError(f"{self} has no marks", f"restore the table {_MARKS} beside it")
         return str(row[0])
@@ -166,11 +169,11 @@ class PostgresqlTable:
         return NOTHING if found is None else found.batch
 
     def writers(self, job: str) -> list[str]:
-        query = sql.SQL("select lane from {} where relation = %s and job = %s and batch > %s order by lane")
+        query = sql.SQL("select lane from {} where relation = {} and job = {} and batch > {} order by lane")
         with self._connected() as connection:
             if not self._exists(connection, _MARKS):
                 return []
-            found = connection.execute(query.format(self._at(_MARKS)), [self._table, job, NOTHING]).fetchall()
+            found = connection.execute(query.format(self._at(_MARKS), self._table, job, NOTHING)).fetchall()
         return [lane for (lane,) in found]
 
     def writer(self, owner: Owner, schema: pa.Schema) -> _Rows:
@@ -210,10 +213,9 @@ class PostgresqlTable:
 
         With ``upsert``, if several of these rows have the same key, only the last one is used. If the table already has
         a row with this key, the table's row is updated."""
-        attempts, stage = [part.attempt for part in wrote], self._at(self._stage(owner))
-        named = sql.SQL("attempt = any(%(attempts)s)")
-        query = sql.SQL("select count(*) from {} where {}").format(stage, named)
-        row = connection.execute(query, {"attempts": attempts}).fetchone()
+        stage, attempts = self._at(self._stage(owner)), sql.SQL("{}::text[]").format([part.attempt for part in wrote])
+        named = sql.SQL("attempt = any({})").format(attempts)
+        row = connection.execute(sql.SQL("select count(*) from {} where {}").format(stage, named)).fetchone()
         count, wanted = 0 if row is None else row[0], sum(part.rows for part in wrote)
         if count != wanted:
             raise AnabranchError(
@@ -224,11 +226,10 @@ class PostgresqlTable:
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
         held = self._columns(connection)
         values = self._values(connection, owner, names, held)
-        order = sql.SQL("array_position(%(attempts)s, attempt)")
+        order = sql.SQL("array_position({}, attempt)").format(attempts)
         if self._given.mode == "append":
             text = "insert into {} ({}) select {} from {} where {} order by {}, n"
-            whole = sql.SQL(text).format(self._at(self._table), columns, values, stage, named, order)
-            connection.execute(whole, {"attempts": attempts})
+            connection.execute(sql.SQL(text).format(self._at(self._table), columns, values, stage, named, order))
             return
         staged, table = {name: _column(name) for name in self._given.key}, self._regclass(connection, self._table)
         key = sql.SQL(", ").join(postgresql_columns.compared(connection, table, staged, held))
@@ -244,7 +245,7 @@ class PostgresqlTable:
         whole = sql.SQL(text).format(
             self._at(self._table), columns, values, key, stage, named, key, order, key, conflict, action
         )
-        connection.execute(whole, {"attempts": attempts})
+        connection.execute(whole)
 
     def _values(
         self, connection: psycopg.Connection[Any], owner: Owner, names: Sequence[str], held: Mapping[str, Column]
@@ -274,12 +275,10 @@ class PostgresqlTable:
         if not self._exists(connection, self._table):
             whole = sql.SQL("create table {} ({})").format(self._at(self._table), sql.SQL(", ").join(columns))
             connection.execute(whole)
-            former = sql.SQL("delete from {} where relation = %s").format(self._at(_MARKS))
-            connection.execute(former, [self._table])
-        connection.execute(
-            sql.SQL("insert into {} values (%s, '', '', 0, %s, %s) on conflict do nothing").format(self._at(_MARKS)),
-            [self._table, NOTHING, uuid.uuid4().hex],
-        )
+            former = sql.SQL("delete from {} where relation = {}").format(self._at(_MARKS), self._table)
+            connection.execute(former)
+        first = sql.SQL("insert into {} values ({}, '', '', 0, {}, {}) on conflict do nothing")
+        connection.execute(first.format(self._at(_MARKS), self._table, NOTHING, uuid.uuid4().hex))
 
     def _check_key(self, connection: psycopg.Connection[Any]) -> None:
         """If the output has a key, check that the table is suitable for ``on conflict``. The table must have a unique
@@ -313,16 +312,17 @@ class PostgresqlTable:
         return postgresql_columns.columns_of(connection, self._regclass(connection, self._table))
 
     def _found(self, connection: psycopg.Connection[Any], job: str, lane: str) -> Mark | None:
-        query = sql.SQL("select epoch, batch from {} where relation = %s and job = %s and lane = %s")
-        row = connection.execute(query.format(self._at(_MARKS)), [self._table, job, lane]).fetchone()
+        query = sql.SQL("select epoch, batch from {} where relation = {} and job = {} and lane = {}")
+        row = connection.execute(query.format(self._at(_MARKS), self._table, job, lane)).fetchone()
         return None if row is None else Mark(*row)
 
     def _put(self, connection: psycopg.Connection[Any], owner: Owner, mark: Mark) -> None:
         query = sql.SQL(
-            "insert into {} values (%s, %s, %s, %s, %s) on conflict (relation, job, lane) "
+            "insert into {} values ({}, {}, {}, {}, {}) on conflict (relation, job, lane) "
             "do update set epoch = excluded.epoch, batch = excluded.batch"
         )
-        connection.execute(query.format(self._at(_MARKS)), [self._table, owner.job, owner.lane, mark.epoch, mark.batch])
+        values = (self._table, owner.job, owner.lane, mark.epoch, mark.batch)
+        connection.execute(query.format(self._at(_MARKS), *values))
 
     def _lock(self, connection: psycopg.Connection[Any], owner: Owner) -> None:
         """Lock the lane's marker, which need not exist yet, until the transaction ends.

@@ -191,7 +191,8 @@ def _meaning(error: psycopg.Error, where: str) -> AnabranchError:
             "after a fail-over of PostgreSQL, the batch is written again, and nothing is lost; otherwise, let the "
             "output's url name a server that can be written, not a standby of it",
         )
-    if not state or state.startswith(("08", "57P", "25P")):
+    lost = not state and not isinstance(error, psycopg.ProgrammingError)  # this one is about the statement
+    if lost or state.startswith(("08", "57P", "25P")):
         return AnabranchError(
             f"the connection to {where} was lost: {message}", "the batch is written again, and nothing is lost"
         )

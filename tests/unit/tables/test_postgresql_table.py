@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+from psycopg import sql
 
 from anabranch import crash_points
 from anabranch.container import surroundings
@@ -311,6 +312,34 @@ def test_a_table_that_is_created_anew_has_another_id_and_no_markers(
     assert made.last("orders", LANE) == -1
     with pytest.raises(StateError, match="knows nothing of lane"):
         made.fence(owner(2), new=False)
+
+
+@pytest.mark.parametrize("upserts", [False, True])
+@pytest.mark.parametrize("name", ["tip %", "a%%b", "%s", "%(attempts)s"])
+def test_a_percent_sign_is_a_character_of_a_name(
+    url: str, connection: psycopg.Connection[Any], name: str, upserts: bool
+) -> None:
+    connection.execute('create schema "50%"')
+    settings = {"mode": "upsert", "key": [name]} if upserts else {}
+    made = opened(url, table=f"50%.orders {name}", **settings)
+    schema = pa.schema([(name, pa.int64()), (f"more {name}", pa.string())])
+    made.prepare(schema, create=True)
+    made.prepare(schema, create=False)
+    made.fence(owner(1), new=True)
+    made.commit(owner(1), 0, wrote(made, schema, {name: 1, f"more {name}": "x"}))
+    made.leave(owner(1))
+    assert (made.last("orders", LANE), made.writers("orders"), len(made.id())) == (0, [LANE], 32)
+    select = sql.SQL("select {} from {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, schema.names)), sql.Identifier("50%", f"orders {name}")
+    )
+    assert connection.execute(select).fetchall() == [(1, "x")]
+
+
+def test_a_wrong_statement_is_not_told_as_a_lost_connection() -> None:
+    told = "the table failed: the query has 1 placeholder but 0 parameters were passed"
+    with pytest.raises(AnabranchError, match=told) as caught, session.told("the table"):
+        raise psycopg.ProgrammingError("the query has 1 placeholder but 0 parameters were passed")
+    assert surroundings.awaited(str(caught.value)) is None
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
