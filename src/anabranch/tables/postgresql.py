@@ -20,8 +20,8 @@ from pyarrow import csv
 from pydantic import field_validator, model_validator
 
 from anabranch import crash_points
-from anabranch.errors import AnabranchError, ConfigError, ConflictError, NotFoundError
-from anabranch.tables import marks, options, postgresql_columns, session
+from anabranch.errors import AnabranchError, ConfigError, NotFoundError
+from anabranch.tables import marks, options, postgresql_columns, postgresql_keys, session
 from anabranch.tables.contract import Owner
 from anabranch.tables.marks import NOTHING, Mark
 from anabranch.tables.postgresql_columns import Column
@@ -153,7 +153,9 @@ class PostgresqlTable:
             if create:
                 self._make(connection, wanted)
             postgresql_columns.check(self._columns(connection), wanted, str(self), self._given.table)
-            self._check_key(connection)
+            if self._given.key:
+                table = self._regclass(connection, self._table)
+                postgresql_keys.check(connection, table, self._given.key, self._name, str(self))
 
     def fence(self, owner: Owner, new: bool | None) -> None:
         with self._connected() as connection:
@@ -212,7 +214,7 @@ class PostgresqlTable:
         rows are missing from the staging table.
 
         With ``upsert``, if several of these rows have the same key, only the last one is used. If the table already has
-        a row with this key, the table's row is updated."""
+        a row with this key, the table's row is updated. What counts as the same key is up to the table."""
         stage, attempts = self._at(self._stage(owner)), sql.SQL("{}::text[]").format([part.attempt for part in wrote])
         named = sql.SQL("attempt = any({})").format(attempts)
         row = connection.execute(sql.SQL("select count(*) from {} where {}").format(stage, named)).fetchone()
@@ -232,7 +234,9 @@ class PostgresqlTable:
             connection.execute(sql.SQL(text).format(self._at(self._table), columns, values, stage, named, order))
             return
         staged, table = {name: _column(name) for name in self._given.key}, self._regclass(connection, self._table)
-        key = sql.SQL(", ").join(postgresql_columns.compared(connection, table, staged, held))
+        compared = postgresql_keys.compared(connection, table, staged, held)
+        apart = postgresql_keys.apart(connection, table, staged, ("attempt", "n"))
+        key, same = sql.SQL(", ").join(compared), sql.SQL(", ").join([*compared, *apart])
         others = [sql.SQL("{0} = excluded.{0}").format(sql.Identifier(n)) for n in names if n not in self._given.key]
         action = sql.SQL("update set {}").format(sql.SQL(", ").join(others)) if others else sql.SQL("nothing")
         # Rows are inserted in the order of the key, so that lanes with common keys can't deadlock.
@@ -243,7 +247,7 @@ class PostgresqlTable:
         )
         conflict = sql.SQL(", ").join(map(sql.Identifier, self._given.key))
         whole = sql.SQL(text).format(
-            self._at(self._table), columns, values, key, stage, named, key, order, key, conflict, action
+            self._at(self._table), columns, values, same, stage, named, same, order, key, conflict, action
         )
         connection.execute(whole)
 
@@ -279,32 +283,6 @@ class PostgresqlTable:
             connection.execute(former)
         first = sql.SQL("insert into {} values ({}, '', '', 0, {}, {}) on conflict do nothing")
         connection.execute(first.format(self._at(_MARKS), self._table, NOTHING, uuid.uuid4().hex))
-
-    def _check_key(self, connection: psycopg.Connection[Any]) -> None:
-        """If the output has a key, check that the table is suitable for ``on conflict``. The table must have a unique
-        index on exactly the key's columns, and no such index may be deferrable. Columns in ``include (b)`` don't count.
-        If the table isn't suitable, raise ConflictError.
-        """
-        query = """
-            select array_agg(a.attname::text), i.indimmediate from pg_index i
-            join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey[0:i.indnkeyatts - 1])
-            where i.indrelid = to_regclass(%s) and i.indisunique and i.indisvalid
-            and i.indpred is null and i.indexprs is null
-            group by i.indexrelid, i.indimmediate
-        """
-        found = connection.execute(query, [self._regclass(connection, self._table)]).fetchall()
-        fitting = [immediate for names, immediate in found if set(names) == set(self._given.key)]
-        key = ", ".join(self._given.key)
-        if key and not fitting:
-            raise ConflictError(
-                f"{self} has no unique index on ({key}), by which outputs.{self._name} upserts",
-                f"make one: create unique index on {self._given.table} ({key})",
-            )
-        if key and not all(fitting):
-            raise ConflictError(
-                f"{self} has a deferrable constraint on ({key}), by which outputs.{self._name} can't upsert",
-                "make the constraint not deferrable",
-            )
 
     def _columns(self, connection: psycopg.Connection[Any]) -> dict[str, Column]:
         if not self._exists(connection, self._table):

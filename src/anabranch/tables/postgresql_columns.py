@@ -16,7 +16,7 @@ from psycopg import sql
 
 from anabranch.errors import ConflictError
 
-__all__ = ["Column", "assigned", "check", "check_text", "columns_of", "compared", "text", "type_of"]
+__all__ = ["Column", "assigned", "check", "check_text", "columns_of", "text", "type_of"]
 
 _TYPES = {
     pa.bool_(): "boolean",
@@ -84,47 +84,6 @@ def assigned(staged: sql.Identifier, held: Column) -> sql.Composable:
     converts the value automatically, there is no cast, because a cast would shorten text that is too long.
     """
     return sql.SQL("{}::{}").format(staged, sql.SQL(held.type)) if held.type in _NO_ASSIGNMENT else staged
-
-
-def compared(
-    connection: psycopg.Connection[Any], table: str, staged: Mapping[str, sql.Identifier], held: Mapping[str, Column]
-) -> list[sql.Composable]:
-    """SQL expressions for the columns of a key in the staging table. If the table treats two keys as the same key, the
-    expressions have equal values for both keys. (The keys can still differ, because the table's types and collations
-    may ignore case, or spaces at the end.) ``staged`` maps the names of the key's columns to the columns of the staging
-    table. ``table`` is the table's name as written in SQL.
-    """
-    query = """
-        select attname, nspname, collname from pg_index
-        cross join unnest(indkey::int2[], indcollation::oid[]) as part (number, compares)
-        join pg_attribute on attrelid = indrelid and attnum = number
-        join pg_collation on pg_collation.oid = compares
-        join pg_namespace on pg_namespace.oid = collnamespace
-        where indrelid = to_regclass(%s) and indisunique and indisvalid and indpred is null and indexprs is null
-        and not collisdeterministic and %s::text[] = (
-            select array_agg(attname::text order by attname::text collate "C")
-            from pg_attribute where attrelid = indrelid and attnum = any(indkey[0:indnkeyatts - 1])
-        )
-    """
-    found = connection.execute(query, [table, sorted(staged)]).fetchall()
-    collations = {name: sql.SQL(" collate {}").format(sql.Identifier(*collation)) for name, *collation in found}
-    values = {name: _converted(each, held[name].type) for name, each in staged.items()}
-    return [sql.SQL("({}){}").format(value, collations.get(name, sql.SQL(""))) for name, value in values.items()]
-
-
-def _converted(staged: sql.Identifier, kind: str) -> sql.Composable:
-    """An SQL expression that converts the column ``staged`` to the form in which a column of the type ``kind`` contains
-    its values. Text that is too long for this type isn't shortened, so that PostgreSQL refuses it.
-    """
-    bare, _, length = kind.partition("(")
-    if bare == "uuid":
-        return sql.SQL("{}::uuid").format(staged)
-    if bare == "character":
-        return sql.SQL("{}::bpchar").format(staged)
-    if bare == "character varying" and length:  # PostgreSQL cuts off spaces that are too many
-        text = "case when length(rtrim({0}, ' ')) <= {1} then left({0}, {1}) else {0} end"
-        return sql.SQL(text).format(staged, sql.Literal(int(length.rstrip(")"))))
-    return staged
 
 
 def check(held: Mapping[str, Column], wanted: Mapping[str, sql.SQL], shown: str, table: str) -> None:

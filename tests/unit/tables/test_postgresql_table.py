@@ -126,6 +126,25 @@ def test_keys_of_one_batch_are_compared_as_the_table_does(
     assert dict(rows) == found
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("nulls", "kept"), [("", [0, 1, 3, 4, 5]), ("nulls not distinct", [1, 3, 5])])
+def test_rows_with_a_null_in_their_key_are_those_that_the_table_takes_them_for(
+    url: str, connection: psycopg.Connection[Any], nulls: str, kept: list[int], together: bool
+) -> None:
+    """In one batch or in several."""
+    connection.execute("create table orders (id text, line bigint, n bigint)")
+    connection.execute(f"create unique index on orders (id, line) {nulls}".encode())
+    schema = pa.schema([("id", pa.string()), ("line", pa.int64()), ("n", pa.int64())])
+    made = opened(url, mode="upsert", key=["id", "line"])
+    made.prepare(schema, create=True)
+    made.fence(owner(1), new=True)
+    keys = [("a", None), ("a", None), ("a", 1), ("a", 1), (None, None), (None, None)]
+    found = [{"id": key, "line": line, "n": n} for n, (key, line) in enumerate(keys)]
+    for batch, some in enumerate([found] if together else [[row] for row in found]):
+        made.commit(owner(1), batch, wrote(made, schema, *some))
+    assert [n for (n,) in connection.execute("select n from orders order by n")] == kept
+
+
 def test_a_key_that_is_too_long_is_not_taken_for_another_one(url: str, connection: psycopg.Connection[Any]) -> None:
     connection.execute("create table orders (id varchar(3) primary key, n bigint)")
     schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
