@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from anabranch import crash_points, own_files
 from anabranch.errors import AnabranchError, ConfigError, ConflictError
-from anabranch.tables import files, marks, options
+from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Folder, Rows
 from anabranch.tables.marks import NOTHING, Mark
@@ -72,7 +72,7 @@ class DeltaFolder:
 
     def prepare(self, schema: pa.Schema, create: bool) -> None:
         if create:
-            columns = deltalake.Schema(_fields(schema, str(self)))
+            columns = deltalake.Schema(_fields(schemas.nullable(schema), str(self)))
             try:
                 deltalake.DeltaTable.create(self._root, columns, mode="ignore")
             except (exceptions.DeltaError, OSError) as error:
@@ -167,18 +167,19 @@ class DeltaFolder:
                 "write to a table without partitions",
             )
         self._check_rules(table)
-        wanted = _fields(schema, str(self))
         held = {field.name: field for field in table.schema().fields}
-        for field in wanted:
+        for field in _fields(schema, str(self)):
+            kind = _kind(field)
             if field.name not in held:
                 raise ConflictError(
-                    f"the job writes a column {field.name!r} ({_kind(field)}), which {self} doesn't have",
+                    f"the job writes a column {field.name!r} ({_shown(kind)}), which {self} doesn't have",
                     "add it to the table, or select the columns that it has",
                 )
-            if held[field.name].type != field.type:
+            its = _kind(held[field.name])
+            if not _fits(kind, its):
                 raise ConflictError(
-                    f"the job writes {field.name!r} as {_kind(field)}; in {self} it is {_kind(held[field.name])}",
-                    "cast it in the job",
+                    f"the job writes {field.name!r} as {_shown(kind)}; in {self} it is {_shown(its)}",
+                    schemas.NO_NULLS if _fits(its, kind) else "cast it in the job",
                 )
         needed = next((name for name, field in held.items() if name not in schema.names and not field.nullable), None)
         if needed is not None:
@@ -287,9 +288,37 @@ def _fields(schema: pa.Schema, shown: str) -> list[Any]:
     return fields
 
 
-def _kind(field: Any) -> str:
-    kind = json.loads(field.type.to_json())
-    return kind if isinstance(kind, str) else str(kind.get("type"))
+def _kind(field: Any) -> Any:
+    """A column's type, as Delta's log describes it."""
+    return json.loads(field.type.to_json())
+
+
+def _fits(written: Any, held: Any) -> bool:
+    """Whether a column of the type ``held`` takes all values of the type ``written``. If nested values may be null in
+    the table, it doesn't matter whether they may be null in the rows that are written.
+    """
+    if isinstance(written, bool):  # "nullable", "containsNull" or "valueContainsNull"
+        return bool(held) or not written
+    if isinstance(written, dict) and isinstance(held, dict):
+        return all(_fits(value, held.get(key)) for key, value in written.items() if key != "metadata")
+    if isinstance(written, list) and isinstance(held, list):
+        return len(written) == len(held) and all(map(_fits, written, held))
+    return bool(written == held)
+
+
+def _shown(kind: Any, nulls: bool = True) -> str:
+    """A type as error messages show it."""
+    match kind:
+        case {"type": "array", "elementType": element, "containsNull": inside}:
+            text = f"array<{_shown(element, inside)}>"
+        case {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": inside}:
+            text = f"map<{_shown(key)}, {_shown(value, inside)}>"
+        case {"type": "struct", "fields": fields}:
+            named = [f"{field['name']}: {_shown(field['type'], field['nullable'])}" for field in fields]
+            text = f"struct<{', '.join(named)}>"
+        case _:
+            text = str(kind)
+    return text if nulls else f"{text} not null"
 
 
 def _line(error: BaseException) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from anabranch import crash_points, own_files
 from anabranch.config.secrets import resolved
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, LogError, NotFoundError
-from anabranch.tables import files, marks, options
+from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
 from anabranch.tables.files import FileRef, FileWriter, Rows
 from anabranch.tables.marks import NOTHING, Mark
@@ -36,7 +36,7 @@ try:
     from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID
     from requests.exceptions import RequestException
 
-    from anabranch.tables import durable_io
+    from anabranch.tables import durable_io, iceberg_types
 except ModuleNotFoundError as error:
     raise ConfigError(
         f'an output has to = "iceberg", and {error.name} is missing', 'install it: pip install "anabranch[iceberg]"'
@@ -278,7 +278,7 @@ class IcebergTable:
             return
         catalog.create_namespace_if_not_exists(self._table.rpartition(".")[0])
         try:
-            catalog.create_table_if_not_exists(self._table, schema, properties=_MADE)
+            catalog.create_table_if_not_exists(self._table, schemas.nullable(schema), properties=_MADE)
         except (ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConflictError(
                 f"{self} can't have the columns of the job: {_line(error)}", "cast them in the job, or leave them out"
@@ -296,28 +296,18 @@ class IcebergTable:
                     f"the job writes a column {column.name!r} ({column.type}), which {self} doesn't have",
                     "add it to the table, or select the columns that it has",
                 )
-            kind = self._kind(column, table)
-            if kind != held[column.name].field_type:
+            kind, its = iceberg_types.of(column, table), held[column.name].field_type
+            if kind is None or not iceberg_types.fits(kind, its):
+                shown = column.type if kind is None else iceberg_types.shown(kind)
                 raise ConflictError(
-                    f"the job writes {column.name!r} as {kind or column.type}; in {self} it is "
-                    f"{held[column.name].field_type}",
-                    "cast it in the job",
+                    f"the job writes {column.name!r} as {shown}; in {self} it is {iceberg_types.shown(its)}",
+                    schemas.NO_NULLS if kind is not None and iceberg_types.fits(its, kind) else "cast it in the job",
                 )
         needed = next((name for name, each in held.items() if name not in schema.names and each.required), None)
         if needed is not None:
             raise ConflictError(
                 f"{self} has a column {needed!r} that may not be null, and the job doesn't write it", "write it"
             )
-
-    @staticmethod
-    def _kind(column: pa.Field, table: Table) -> Any:
-        """The Iceberg type of a column of the job, with the field ids of the table's column. None if Iceberg has no
-        such type, or if the table's column lacks a nested field.
-        """
-        try:
-            return io.pyarrow_to_schema(pa.schema([column]), table.schema().name_mapping).fields[0].field_type
-        except (ValueError, UnsupportedPyArrowTypeException):
-            return None
 
     def _committed(self, table: Table, owner: Owner, mark: Mark, refs: Sequence[FileRef]) -> bool:
         """Commit on top of the version that was read. Returns False if another commit came first."""

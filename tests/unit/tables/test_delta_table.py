@@ -22,7 +22,7 @@ from anabranch import own_files
 from anabranch.config import OutputSettings
 from anabranch.container.error_text import is_final
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, NotFoundError
-from anabranch.tables import opening
+from anabranch.tables import opening, schemas
 from anabranch.tables.delta import DeltaFolder
 from tests.unit.tables.helpers import LANE, SCHEMA, committed, owner, rows, synced, written
 
@@ -249,6 +249,35 @@ def test_what_is_wrong_is_told(table: DeltaFolder, tmp_path: Path) -> None:
         DeltaFolder("orders", {"path": str(tmp_path / "file" / "table")}).prepare(SCHEMA, create=True)
     with pytest.raises(ConfigError, match="local and shared folders"):
         DeltaFolder("orders", {"path": "s3://bucket/table"})
+
+
+NEVER_NULL = pa.field("x", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "written"),
+    [
+        (pa.list_(NEVER_NULL), "array<long not null>", "array<long>"),
+        (pa.map_(pa.string(), NEVER_NULL), "map<string, long not null>", "map<string, long>"),
+        (pa.struct([NEVER_NULL]), "struct<x: long not null>", "struct<x: long>"),
+        (pa.list_(pa.list_(NEVER_NULL)), "array<array<long not null>>", "array<array<long>>"),
+    ],
+)
+def test_nulls_inside_a_column_where_the_table_allows_none_are_refused(
+    tmp_path: Path, kind: pa.DataType, held: str, written: str
+) -> None:
+    schema = pa.schema([("more", kind)])
+    deltalake.DeltaTable.create(tmp_path / "table", deltalake.Schema.from_arrow(schema))
+    opened(tmp_path).prepare(schema, create=False)
+    with pytest.raises(ConflictError, match=rf"writes 'more' as {written}; in .* it is {held}\n") as caught:
+        opened(tmp_path).prepare(schemas.nullable(schema), create=False)
+    assert caught.value.cure == schemas.NO_NULLS
+
+
+def test_comments_inside_a_column_do_not_matter(tmp_path: Path) -> None:
+    place = column("place", {"type": "struct", "fields": [column("x", "string", comment="the gate")]})
+    made = made_by_others(tmp_path, place, protocol={"minReaderVersion": 1, "minWriterVersion": 2})
+    made.prepare(pa.schema([("place", pa.struct([("x", pa.string())]))]), create=False)
 
 
 @pytest.mark.parametrize("kind", [pa.duration("us"), pa.time64("ns"), pa.list_(pa.duration("us"))])

@@ -19,7 +19,7 @@ from pyiceberg.types import LongType, StringType
 from anabranch.config import OutputSettings
 from anabranch.container.error_text import is_final
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, FencedError, LogError, NotFoundError
-from anabranch.tables import durable_io, opening
+from anabranch.tables import durable_io, opening, schemas
 from anabranch.tables.iceberg import IcebergTable
 from tests.support import postgres
 from tests.support.iceberg import iceberg_catalog, iceberg_rows
@@ -300,6 +300,31 @@ def test_what_is_wrong_is_told(table: IcebergTable, tmp_path: Path) -> None:
         update.add_column("must", StringType(), required=True, default_value="")
     with pytest.raises(ConflictError, match="a column 'must' that may not be null"):
         table.prepare(SCHEMA, create=True)
+
+
+NEVER_NULL = pa.field("x", pa.int64(), nullable=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "written"),
+    [
+        (pa.list_(NEVER_NULL), "list<long not null>", "list<long>"),
+        (pa.map_(pa.string(), NEVER_NULL), "map<string, long not null>", "map<string, long>"),
+        (pa.struct([NEVER_NULL]), "struct<x: long not null>", "struct<x: long>"),
+        (pa.list_(pa.list_(NEVER_NULL)), "list<list<long not null>>", "list<list<long>>"),
+    ],
+)
+def test_nulls_inside_a_column_where_the_table_allows_none_are_refused(
+    tmp_path: Path, kind: pa.DataType, held: str, written: str
+) -> None:
+    schema = pa.schema([("more", kind)])
+    catalog = load_catalog("default", **iceberg_catalog(tmp_path))
+    catalog.create_namespace("shop")
+    catalog.create_table(NAME, schema)
+    opened(tmp_path).prepare(schema, create=False)
+    with pytest.raises(ConflictError, match=rf"writes 'more' as {written}; in .* it is {held}\n") as caught:
+        opened(tmp_path).prepare(schemas.nullable(schema), create=False)
+    assert caught.value.cure == schemas.NO_NULLS
 
 
 @pytest.mark.parametrize("kind", [pa.duration("us"), pa.null()])

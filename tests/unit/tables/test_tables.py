@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import psycopg
+import pyarrow as pa
 import pytest
 
 from anabranch import Job, config
@@ -106,6 +107,35 @@ def test_a_table_keeps_its_contract(settings: OutputSettings, ids: Ids) -> None:
     assert new.last("orders", LANE) == 1
     if settings.to != "delta":  # which can't tell
         assert (new.writers("orders"), new.writers("none")) == ([LANE], [])
+
+
+def nested(nulls: bool) -> pa.Schema:
+    """Columns inside which there can be nulls, or can't."""
+    return pa.schema(
+        [
+            ("id", pa.int64()),
+            ("tags", pa.list_(pa.field("element", pa.string(), nullable=nulls))),
+            ("place", pa.struct([pa.field("x", pa.int64(), nullable=nulls)])),
+            ("counts", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=nulls))),
+        ]
+    )
+
+
+@pytest.mark.parametrize("nulls", [True, False])
+@pytest.mark.parametrize("settings", ["parquet", "delta", "iceberg", "postgresql"], indirect=True)
+def test_a_table_takes_nested_values_whether_or_not_they_can_be_null(
+    settings: OutputSettings, ids: Ids, nulls: bool
+) -> None:
+    table = opened("orders", settings)
+    table.prepare(nested(nulls), create=True)
+    table.fence(owner(1), new=True)
+    for batch, schema in enumerate([nested(nulls), nested(not nulls)]):
+        table.prepare(schema, create=False)
+        row = {"id": batch, "tags": ["a"], "place": {"x": 1}, "counts": [("b", 2)]}
+        writer = table.writer(owner(1), schema)
+        writer.write(pa.RecordBatch.from_pylist([row], schema=schema))
+        table.commit(owner(1), batch, writer.close())
+    assert ids() == [0, 1]
 
 
 def test_a_replay_with_the_same_parts_changes_nothing(settings: OutputSettings, ids: Ids) -> None:
