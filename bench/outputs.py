@@ -57,7 +57,7 @@ def by_job(bench: Bench, kind: str, output: str, url: str) -> StreamingQuery:
     mine = replace(bench, settings=bench.settings.model_copy(update={"outputs": bound}))
     job = filter_job(output)
     written = job.graph.nodes[-1]
-    schema = tables.schema_of(resolution.columns(job.graph, {}, {}, "", bound)[written.inputs[0]], output)
+    schema = tables.schema_of([written], resolution.columns(job.graph, {}, {}, "", bound))
     Systems(mine.settings).table(output).prepare(schema, create=True)
     return anabranch(mine, job, output)
 

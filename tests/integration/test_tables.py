@@ -113,6 +113,17 @@ def test_a_table_can_have_maps_with_keys_that_a_stream_in_json_cannot_have(site:
     assert numbers(site, "all") == list(range(4))
 
 
+def test_several_operators_write_one_table_with_their_columns_in_any_order(site: Site) -> None:
+    put(site, 0, 20)
+    made = Job("shop")
+    orders = made.read("orders", key="customer string", schema=SCHEMA)
+    orders.where("number < 10").select("number", "name", "customer").write("all")
+    orders.where("number >= 10").select("customer", "number", "name").write("all")
+    site.deployed(made, settings(site)).ran()
+    found = duckdb.sql(f"select number, name, customer from read_parquet('{site.root}/all/*.parquet')").fetchall()
+    assert sorted(found) == [(n, f"name {n}", f"k{n}") for n in range(20)]
+
+
 @pytest.mark.long
 def test_a_windowed_job_with_functions_writes_its_table_once(site: Site) -> None:
     put(site, 0, 20)

@@ -4,15 +4,18 @@ the job starts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from anabranch.config import Settings
 from anabranch.container.checkpoint.output_ends import gone_error
 from anabranch.coordinator.store import address
 from anabranch.errors import StateError
 from anabranch.launch.preparation import Prepared
+from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
-from anabranch.planning.plan import Plan
+from anabranch.planning import groups, stages
+from anabranch.planning.groups import Group
+from anabranch.planning.plan import Plan, kind
 from anabranch.systems.systems import Systems
 
 __all__ = ["check", "check_writers", "checked", "create", "prepare_tables", "written_by"]
@@ -36,21 +39,40 @@ def prepare_tables(prepared: Prepared) -> None:
     None, only the tables in ``prepared.known`` are checked, and no table is created.
 
     Raises:
+        GraphError: a table can't have the job's columns; or operators of one group write different columns to a table.
         NotFoundError: a table that the job wrote before doesn't exist, or something that isn't a table is in its place.
         ConfigError: a table's settings don't fit the job's rows.
         ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
             type.
     """
-    from anabranch.spark.operators.labels import label
     from anabranch.spark.query import tables
 
-    graph, known = prepared.file.graph, prepared.known
-    systems = Systems(prepared.settings, graph.job)
-    for node in graph.nodes:
-        stream = node.args.get("stream", "")
-        if node.kind == "write" and systems.is_table(stream) and (known is None or stream in known):
-            schema = tables.schema_of(prepared.schemas[node.inputs[0]], label(node))
-            systems.table(stream).prepare(schema, known is None)
+    known = prepared.known
+    systems = Systems(prepared.settings, prepared.file.graph.job)
+    for group in _groups(prepared.file.graph, prepared.settings, systems):
+        for output, writes in _written_tables(group, systems, known).items():
+            systems.table(output).prepare(tables.schema_of(writes, prepared.schemas), known is None)
+
+
+def _groups(graph: Graph, settings: Settings, systems: Systems) -> Iterator[Group]:
+    """All groups of a job."""
+    where = stages.systems(graph, systems.bound(), systems.default)
+    for stage in stages.cut(graph):
+        written = [stages.stream_of(graph, sink) for sink in stage.sinks if sink.kind != "foreach_batch"]
+        kinds = {stream: kind(where[stream], settings.is_plain(stream)) for stream in written}
+        yield from groups.cut(graph, stage, kinds)
+
+
+def _written_tables(group: Group, systems: Systems, known: Collection[str] | None) -> dict[str, list[Node]]:
+    """The operators of a group that write to tables, by output. If ``known`` isn't None, only the outputs in ``known``
+    count.
+    """
+    writes: dict[str, list[Node]] = {}
+    for node in group.sinks:
+        output = node.args.get("stream", "")
+        if node.kind == "write" and systems.is_table(output) and (known is None or output in known):
+            writes.setdefault(output, []).append(node)
+    return writes
 
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:

@@ -1,15 +1,18 @@
-"""What is checked of the outputs of a job that continues."""
+"""What is checked of the outputs of a job that continues, and of its tables."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from anabranch import Job
 from anabranch.config import Settings
-from anabranch.errors import NotFoundError, StateError
+from anabranch.errors import GraphError, NotFoundError, StateError
 from anabranch.launch import fingerprint, loading, outputs, preparation
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
@@ -68,3 +71,43 @@ def test_a_table_that_a_changed_file_adds_needs_not_be_there(settings: Settings)
     assert fingerprint.of(file.graph, plan, settings, known)["table totals"] == ""
     with pytest.raises(NotFoundError):  # one that was written must be there
         fingerprint.of(file.graph, plan, settings, {*known, "totals"})
+
+
+TOTALS = StructType([StructField("customer", StringType()), StructField("total", LongType())])
+NUMBERS = StructType([StructField("customer", StringType()), StructField("number", LongType())])
+
+
+def prepare_tables(job: Job, settings: Settings, *written: StructType) -> None:
+    """``written``: the columns that each ``write`` writes."""
+    file = loading.of(job)
+    writes = [node for node in file.graph.nodes if node.kind == "write"]
+    schemas = {node.inputs[0]: columns for node, columns in zip(writes, written, strict=True)}
+    outputs.prepare_tables(preparation.Prepared(file, settings, preparation.plan(file, settings), schemas, {}))
+
+
+def test_operators_of_one_lane_write_the_same_columns_to_a_table(settings: Settings) -> None:
+    job = Job("orders")
+    orders = job.read("orders", key="customer string", schema="amount int")
+    orders.select("customer", "amount * 2 as total").write("totals")
+    orders.select("customer", "amount as number").write("totals")
+    prepare_tables(job, settings, TOTALS, StructType(TOTALS.fields[::-1]))
+    with pytest.raises(GraphError, match=r"outputs\.totals: 'total' is bigint in the first, and missing in the second"):
+        prepare_tables(job, settings, TOTALS, NUMBERS)
+
+
+def test_lanes_can_write_different_columns_to_a_table(tmp_path: Path) -> None:
+    EmbeddedSystem(tmp_path / "streams").create("orders", partitions=2)
+    path = tmp_path / "totals"
+    columns = pa.schema([("customer", pa.string()), ("total", pa.int64()), ("number", pa.int64())])
+    deltalake.DeltaTable.create(path, deltalake.Schema.from_arrow(columns))
+    settings = Settings.model_validate(
+        {
+            "systems": {"embedded": {"root": tmp_path / "streams"}},
+            "outputs": {"totals": {"to": "delta", "path": str(path)}},
+        }
+    )
+    job = Job("orders")
+    orders = job.read("orders", key="customer string", schema="amount int")
+    orders.select("customer", "amount as total").write("totals")
+    orders.agg(number="count(*)").write("totals")
+    prepare_tables(job, settings, TOTALS, NUMBERS)

@@ -39,7 +39,7 @@ from anabranch.spark.query.sink import Refusal
 from anabranch.spark.query.sources import LaneSources
 from anabranch.spark.query.tables import TablePublisher
 from anabranch.spark.query.workers import LaneWorkers
-from anabranch.spark.values import meta_column, task_header
+from anabranch.spark.values import codec, meta_column, task_header
 from anabranch.spark.values.decoding import FAULTS
 from anabranch.spark.values.task_header import TaskNames
 from anabranch.systems.output import Publisher, Target, Written
@@ -210,8 +210,9 @@ class LaneOutputs:
         """Write ``rows``, a batch's rows for the sink ``node``, to the sink's table. Returns what was written."""
         output = self.table(node)
         owner = Owner(self.plan.lane.job, self.plan.lane.id, self.epoch)
-        schema = tables.schema_of(self.plan.job.schemas[node.inputs[0]], label(node))
-        rows = rows.drop(meta_column.NAME)
+        writes = [sink for sink in self.plan.group.sinks if self.table(sink) == output]
+        schema = tables.schema_of(writes, self.plan.job.schemas)
+        rows = rows.select(*map(codec.quoted, schema.names))
         if not self.aside.gathers:
             return tables.write(rows, self.tables[output], output, owner, schema)
         kept = rows.persist()

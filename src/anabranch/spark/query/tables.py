@@ -16,10 +16,13 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from anabranch import crash_points
 from anabranch.errors import GraphError
 from anabranch.event_time.control import Control
+from anabranch.model.graph import Node
 from anabranch.model.lane import Lane
 from anabranch.spark.functions import arrow
+from anabranch.spark.operators.labels import label
 from anabranch.spark.query import aborting
 from anabranch.spark.query.records import task_number
+from anabranch.spark.values import codec
 from anabranch.systems.output import Output, Target, Written, read_written
 from anabranch.tables import committed
 from anabranch.tables.contract import Owner, Table
@@ -30,23 +33,48 @@ _WRITTEN = pa.schema([("written", pa.binary())])
 _WRITTEN_TYPE = StructType([StructField("written", BinaryType())])
 
 
-def schema_of(columns: StructType, where: str) -> pa.Schema:
-    """The Arrow schema that a table needs for rows with these columns: times are in UTC, and all columns may be null.
+def schema_of(writes: Sequence[Node], columns: Mapping[int, StructType]) -> pa.Schema:
+    """The Arrow schema that a table needs for the rows of some operators: times are in UTC, and all columns may be
+    null. The columns are in the order of the first operator's rows.
 
     Args:
-        where: the operator's name in error messages.
+        writes: the operators of a group that write to the table. The rows that they write in a batch are committed
+            together.
+        columns: the columns after each operator, by node.
 
     Raises:
-        GraphError: a column has a type for which Arrow has no equivalent.
+        GraphError: a column has a type for which Arrow has no equivalent, or the operators write different columns.
     """
     try:
-        schema = to_arrow_schema(columns, timezone="UTC")
+        schema = to_arrow_schema(_common(writes, columns), timezone="UTC")
     except PySparkException as error:
         raise GraphError(
-            f"{where} writes columns that a table can't have: {str(error).splitlines()[0]}",
+            f"{label(writes[0])} writes columns that a table can't have: {str(error).splitlines()[0]}",
             "cast them, or leave them out",
         ) from None
     return pa.schema([pa.field(field.name, field.type, nullable=True) for field in schema])
+
+
+def _common(writes: Sequence[Node], columns: Mapping[int, StructType]) -> StructType:
+    """The columns that all of the operators write. If their types differ only in whether values inside the columns may
+    be null, these values may be null.
+    """
+    first, *others = writes
+    mine = columns[first.inputs[0]]
+    for other in others:
+        both = [
+            {field.name: field.dataType.simpleString() for field in columns[node.inputs[0]]} for node in (first, other)
+        ]
+        for name in dict.fromkeys(name for kinds in both for name in kinds):
+            one, another = (kinds.get(name, "missing") for kinds in both)
+            if one != another:
+                raise GraphError(
+                    f"{label(first)} and {label(other)} write different columns to one table, outputs."
+                    f"{first.args['stream']}: {name!r} is {one} in the first, and {another} in the second",
+                    "let both write the same columns with the same types, in any order",
+                )
+    alike = all(columns[other.inputs[0]][field.name].dataType == field.dataType for other in others for field in mine)
+    return mine if alike else codec.nullable(mine)
 
 
 def write(rows: DataFrame, table: Table, output: str, owner: Owner, schema: pa.Schema) -> list[Written]:

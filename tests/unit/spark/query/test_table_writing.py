@@ -1,4 +1,6 @@
-"""Spark tasks that write into a table: each writer comes to an end, whatever rows its task has."""
+"""Spark tasks that write into a table: each writer comes to an end, whatever rows its task has. The columns of a table
+to which several operators write.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import ArrayType, DataType, IntegerType, StringType, StructField, StructType
 
+from anabranch import Job
+from anabranch.errors import GraphError
 from anabranch.spark.query import tables
 from anabranch.tables.contract import Owner
 
@@ -80,3 +85,45 @@ def test_a_writer_whose_task_fails_is_given_up(sizes: list[int]) -> None:
         written(Task(sizes, fails=True), table)
     assert table[-1] == "abort"
     assert table.count("abort") == 1
+
+
+def schema_of(*written: dict[str, DataType]) -> pa.Schema:
+    """The schema of a table for operators that write these columns."""
+    job = Job("j")
+    orders = job.read("in", schema="n int")
+    for _ in written:
+        orders.where("n > 0").write("picked")
+    writes = [node for node in job.graph.nodes if node.kind == "write"]
+    columns = [StructType([StructField(name, kind) for name, kind in kinds.items()]) for kinds in written]
+    return tables.schema_of(writes, {node.inputs[0]: each for node, each in zip(writes, columns, strict=True)})
+
+
+NUMBER, TEXT = IntegerType(), StringType()
+
+
+def test_operators_can_write_their_columns_in_any_order() -> None:
+    schema = schema_of({"id": NUMBER, "kind": TEXT}, {"kind": TEXT, "id": NUMBER})
+    assert schema == pa.schema([("id", pa.int32()), ("kind", pa.string())])
+
+
+@pytest.mark.parametrize("nulls", [(False, False), (False, True), (True, False), (True, True)])
+def test_values_inside_a_column_may_be_null_if_one_operator_writes_nulls_there(nulls: tuple[bool, bool]) -> None:
+    schema = schema_of(*({"tags": ArrayType(TEXT, containsNull=each)} for each in nulls))
+    assert schema.field("tags").type.value_field.nullable is any(nulls)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"id": NUMBER}, "'kind' is string in the first, and missing in the second"),
+        ({"id": NUMBER, "kind": TEXT, "more": TEXT}, "'more' is missing in the first, and string in the second"),
+        ({"id": TEXT, "kind": TEXT}, "'id' is int in the first, and string in the second"),
+    ],
+)
+def test_operators_that_write_different_columns_to_a_table_are_named(other: dict[str, DataType], told: str) -> None:
+    with pytest.raises(GraphError) as caught:
+        schema_of({"id": NUMBER, "kind": TEXT}, other)
+    message = str(caught.value)
+    assert message.startswith("write 'picked' (")
+    assert " and write 'picked-2' (" in message
+    assert f" write different columns to one table, outputs.picked: {told}\n" in message
