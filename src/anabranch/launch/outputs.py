@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from anabranch.config import Settings
 from anabranch.container.checkpoint.output_ends import gone_error
 from anabranch.coordinator.store import address
-from anabranch.errors import StateError
+from anabranch.errors import ConfigError, StateError
 from anabranch.launch.preparation import Prepared
 from anabranch.model.graph import Graph, Node
 from anabranch.model.lane import Lane
@@ -41,7 +41,7 @@ def prepare_tables(prepared: Prepared) -> None:
     Raises:
         GraphError: a table can't have the job's columns; or operators of one group write different columns to a table.
         NotFoundError: a table that the job wrote before doesn't exist, or something that isn't a table is in its place.
-        ConfigError: a table's settings don't fit the job's rows.
+        ConfigError: a table's settings don't fit the job's rows; or two outputs of one group are the same table.
         ConflictError: a table doesn't accept the job's rows, for example because a column is missing or has another
             type.
     """
@@ -50,8 +50,10 @@ def prepare_tables(prepared: Prepared) -> None:
     known = prepared.known
     systems = Systems(prepared.settings, prepared.file.graph.job)
     for group in _groups(prepared.file.graph, prepared.settings, systems):
-        for output, writes in _written_tables(group, systems, known).items():
+        written = _written_tables(group, systems, known)
+        for output, writes in written.items():
             systems.table(output).prepare(tables.schema_of(writes, prepared.schemas), known is None)
+        _check_different(written, prepared.settings, systems)
 
 
 def _groups(graph: Graph, settings: Settings, systems: Systems) -> Iterator[Group]:
@@ -73,6 +75,22 @@ def _written_tables(group: Group, systems: Systems, known: Collection[str] | Non
         if node.kind == "write" and systems.is_table(output) and (known is None or output in known):
             writes.setdefault(output, []).append(node)
     return writes
+
+
+def _check_different(outputs: Collection[str], settings: Settings, systems: Systems) -> None:
+    """Raise ConfigError if two of the outputs, which are tables to which the same lanes write, are the same table. The
+    table's marker of a lane doesn't say which output a batch's rows belong to. So once the table has the rows of one
+    output, the commit of the other output's rows would count as a repetition of the batch, and the rows would be lost.
+    """
+    outputs_by_table: dict[tuple[str, str], str] = {}
+    for output in outputs if len(outputs) > 1 else ():
+        table = (settings.outputs[output].to, systems.table(output).id())
+        other = outputs_by_table.setdefault(table, output)
+        if other != output:
+            raise ConfigError(
+                f"outputs.{other} and outputs.{output} are the same table, or one is a copy of the other",
+                "let the operators write to one output, or bind each output to a table of its own",
+            )
 
 
 def checked(plan: Plan, settings: Settings, lanes: Mapping[str, Lane], drained: bool) -> set[str] | None:

@@ -73,8 +73,8 @@ class Table(Protocol):
     """
 
     def id(self) -> str:
-        """An id of the table. If :meth:`prepare` creates the table again under the same name, the new table has another
-        id.
+        """An id of the table, which no other table of the class has. If :meth:`prepare` creates the table again under
+        the same name, the new table has another id.
 
         Raises:
             NotFoundError: the table does not exist.

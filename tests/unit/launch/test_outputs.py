@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from anabranch import Job
-from anabranch.config import Settings
-from anabranch.errors import GraphError, NotFoundError, StateError
+from anabranch.config import OutputSettings, Settings
+from anabranch.errors import ConfigError, GraphError, NotFoundError, StateError
 from anabranch.launch import fingerprint, loading, outputs, preparation
 from anabranch.planning import plan as planning
 from anabranch.planning.plan import Plan
@@ -93,6 +93,28 @@ def test_operators_of_one_lane_write_the_same_columns_to_a_table(settings: Setti
     prepare_tables(job, settings, TOTALS, StructType(TOTALS.fields[::-1]))
     with pytest.raises(GraphError, match=r"outputs\.totals: 'total' is bigint in the first, and missing in the second"):
         prepare_tables(job, settings, TOTALS, NUMBERS)
+
+
+@pytest.mark.parametrize(("path", "refused"), [("one", True), ("link", True), ("two", False)])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_lane_writes_its_outputs_to_different_tables(
+    settings: Settings, tmp_path: Path, together: bool, path: str, refused: bool
+) -> None:
+    """A table would take the rows of the second output for a repetition. It keeps lanes apart."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "one")
+    paths = {"large": tmp_path / "one", "totals": tmp_path / path}
+    bound = {name: OutputSettings(to="parquet", path=str(each)) for name, each in paths.items()}  # type: ignore[call-arg]
+    job = Job("orders")
+    orders = job.read("orders", key="customer string", schema="amount int")
+    orders.where("amount >= 100").write("large")
+    (orders.where("amount < 0") if together else orders.agg(total="sum(amount)")).write("totals")
+    settings = settings.model_copy(update={"outputs": bound})
+    if not (together and refused):
+        prepare_tables(job, settings, TOTALS, TOTALS)
+        return
+    with pytest.raises(ConfigError, match=r"outputs\.large and outputs\.totals are the same table"):
+        prepare_tables(job, settings, TOTALS, TOTALS)
 
 
 def test_lanes_can_write_different_columns_to_a_table(tmp_path: Path) -> None:

@@ -333,6 +333,10 @@ def test_a_table_that_is_created_anew_has_another_id_and_no_markers(
         made.fence(owner(2), new=False)
 
 
+def test_a_table_has_the_same_id_under_all_its_names(url: str) -> None:
+    assert table(url).id() == opened(url, table="public.orders").id()
+
+
 @pytest.mark.parametrize("upserts", [False, True])
 @pytest.mark.parametrize("name", ["tip %", "a%%b", "%s", "%(attempts)s"])
 def test_a_percent_sign_is_a_character_of_a_name(
