@@ -49,6 +49,8 @@ class Membership:
         self._lease = registry.lease
         self._grace = registry.grace
         self._unseated_beats = 0
+        self.leads: Callable[[], bool] = lambda: True
+        """Returns whether this coordinator leads, and has led without a break since it adopted the jobs."""
 
     def register(self, registration: Registration) -> RegistrationResponse:
         """Give a process a seat, under an epoch that is higher than all earlier epochs of the job. A process that
@@ -252,12 +254,13 @@ class Membership:
         )
 
     def expel_silent(self, running_job: RunningJob) -> bool:
-        """Expel the job's processes whose leases ended at least ``grace`` seconds ago. Returns whether any process was
-        expelled. The caller holds the job's lock.
-        """
+        """Expel the job's processes whose leases ended at least ``grace`` seconds ago, unless heartbeats may have been
+        refused meanwhile. Returns whether any process was expelled. The caller holds the job's lock."""
         if self._grace is None:
             return False
         before, end = len(running_job.seats.processes), self._clock() - self._grace
+        if not self.leads():  # asked after ``end`` was read, so that this process can't be frozen in between
+            return False
         for process in list(running_job.seats.processes.values()):
             if self.is_doomed(process, end):
                 silent = self._clock() - process.lease_ends + self._lease

@@ -45,6 +45,7 @@ class Election:
         self._patience = lease + grace
         self._claimed = False
         self._ends = -math.inf
+        self._period = 0
         self._failed = False
         self._seen: LeaderRecord | None = None
         self._seen_at = -math.inf
@@ -53,6 +54,14 @@ class Election:
     def leads(self) -> bool:
         """Whether this candidate leads at the moment. Thread-safe."""
         return self._clock() < self._ends
+
+    @property
+    def period(self) -> int:
+        """The number of the period for which this candidate leads without a break or, if it doesn't lead, has led last;
+        0 if it has never led. Another period begins with each claim, and with each renewal that came too late. A
+        process that was frozen can tell from the number whether the candidate has led all the time. Thread-safe.
+        """
+        return self._period
 
     @property
     def leads_until(self) -> float:
@@ -105,7 +114,9 @@ class Election:
         except NotLeadingError:
             self._claimed, self._ends = False, -math.inf
         else:
-            self._ends = before + self._lease
+            if self._clock() >= self._ends:
+                self._period += 1
+            self._ends = before + self._lease  # last: whoever sees that this candidate leads also sees the period
 
     def _look(self) -> None:
         found = self._store.leader()
@@ -116,4 +127,6 @@ class Election:
             return
         before = self._clock()
         if self._store.claim(found, self._holder):
-            self._claimed, self._ends = True, before + self._lease
+            self._claimed = True
+            self._period += 1
+            self._ends = before + self._lease

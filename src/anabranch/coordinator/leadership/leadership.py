@@ -62,10 +62,12 @@ class Leadership:
         self._url = url
         self._locks = JobLocks(store_url, url)
         coordinator.registry.owning = self._locks.taken
+        coordinator.membership.leads = lambda: self.leads
         coordinator.registry.has_launcher = launcher is not None
         self._fence = fence
         self._launcher = launcher
-        self._led = False
+        self._period = 0
+        """The period of the election in which this coordinator has adopted the store's jobs; 0 if it serves no jobs."""
         self._left: set[str] = set()
         self._again_from: dict[str, float] = {}
         self._told = LastTold()
@@ -84,7 +86,8 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        return self._led and self._election.leads
+        """Whether this coordinator leads, and has led without a break since it adopted the store's jobs."""
+        return self._election.leads and self._period == self._election.period
 
     def check(self) -> None:
         """Raises NotLeadingError unless this coordinator leads."""
@@ -128,16 +131,15 @@ class Leadership:
         """Take part in the election and, if this coordinator leads, do the work that is due for the jobs. Not
         thread-safe.
         """
-        lapsed = self._led and not self._election.leads
         leads = self._election.step()
-        if self._led and not leads:
+        if self._period and not leads:
             log.warning("another coordinator may lead now; this one stands by")
             self.step_down()
-        elif lapsed:
+        elif self._period and self._period != self._election.period:
             # While this coordinator slept or had no store, no heartbeats arrived. No process may be expelled for that.
             log.warning("this coordinator was away, and leads again")
-            self._led = False
-        if leads and not self._led:
+            self._period = 0
+        if leads and not self._period:
             # A late request may have begun to serve jobs since this coordinator last led.
             self._coordinator.abandon()
             self._left = set(self._store.jobs())
@@ -147,7 +149,7 @@ class Leadership:
                 self._launcher.forget()
         if leads:
             self._adopt_left()
-            self._led = True
+            self._period = self._election.period
             self._coordinator.tick()
             fences = self._coordinator.fences()
             due = {(fence.lane.id, fence.lane.epoch) for fence in fences}
@@ -156,7 +158,7 @@ class Leadership:
             for fence in fences:
                 self.hand_out(fence)
             self._locks.give_those(self._coordinator.release)  # anabranch run may now serve these jobs
-            if self._launcher is not None:
+            if self._launcher is not None and self.leads:  # otherwise, it may not have heard from living containers
                 self._launcher.turn(self._coordinator)
 
     def _adopt_left(self) -> None:
@@ -210,6 +212,6 @@ class Leadership:
 
     def step_down(self) -> None:
         """Stop serving jobs, and leave them to other coordinators."""
-        self._led = False
+        self._period = 0
         self._coordinator.abandon()
         self._locks.give_those(lambda job: True)

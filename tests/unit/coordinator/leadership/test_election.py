@@ -192,6 +192,32 @@ def test_the_lease_counts_from_before_the_beat_was_sent(url: str) -> None:
     assert not election.leads
 
 
+@pytest.mark.parametrize(
+    ("before", "meanwhile", "begun"), [(9.9, 0.0, 0), (10.0, 0.0, 1), (9.0, 0.9, 0), (9.0, 1.0, 1)]
+)
+def test_a_renewal_that_comes_too_late_begins_another_period(
+    url: str, before: float, meanwhile: float, begun: int
+) -> None:
+    """``before``: from the last renewal to this one. ``meanwhile``: what the store takes for it."""
+    clock = Clock()
+    store = Store(url)
+    election = Election(store, A, clock, LEASE, GRACE)
+    assert election.period == 0
+    renew = store.renew
+
+    def slowly() -> None:
+        clock.at += meanwhile
+        renew()
+
+    store.renew = slowly  # type: ignore[method-assign]
+    assert election.step()
+    assert election.period == 1
+    clock.at += before
+    assert election.step()
+    assert election.period == 1 + begun
+    store.close()
+
+
 def test_a_standby_waits_for_lease_and_grace_from_when_it_first_saw_the_beat(url: str) -> None:
     clock = Clock()
     first, second = (Election(Store(url), holder, clock, LEASE, GRACE) for holder in (A, B))

@@ -263,6 +263,58 @@ def test_who_was_paused_and_leads_still_takes_nothing_away(make: Callable[[str],
     assert sorted(only.fenced) == [(SECOND, seat.me.epoch + 1), (FIRST, seat.me.epoch + 1)]
 
 
+MOMENTS: dict[str, Callable[[One], tuple[object, str]]] = {
+    "before it renews its lease": lambda one: (one.election, "step"),
+    "while it renews its lease": lambda one: (one.store, "renew"),
+    "before it expels processes": lambda one: (one.served, "tick"),
+    "while it advances another job": lambda one: (one.served.registry, "advance"),
+}
+
+
+def freeze(clock: Clock, patch: pytest.MonkeyPatch, owner: object, method: str) -> None:
+    """Have the process frozen for ten leases when it next calls a method."""
+    goes_on: Callable[..., Any] = getattr(owner, method)
+
+    def frozen(*given: Any, **named: Any) -> Any:
+        patch.setattr(owner, method, goes_on)
+        clock.at += 10 * LEASE
+        return goes_on(*given, **named)
+
+    patch.setattr(owner, method, frozen)
+
+
+@pytest.mark.parametrize("moment", sorted(MOMENTS))
+def test_who_was_frozen_within_a_turn_takes_nothing_away(
+    make: Callable[[str], One], clock: Clock, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    only = make("a")
+    assert only.turn()
+    only.leadership.start(plan("another", program=PROGRAM))
+    seat = begun(only)
+    freeze(clock, monkeypatch, *MOMENTS[moment](only))
+    before = clock.at
+    for _ in range(2):
+        leads = only.turn()
+        assert [one.id for one in only.store.containers("delays")] == [seat.me.container]
+    assert leads
+    assert clock.at == before + 10 * LEASE
+    assert seat.report("running").alive
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_who_was_frozen_within_a_registration_takes_nothing_away(
+    make: Callable[[str], One], clock: Clock, renewed: bool
+) -> None:
+    """The thread that takes turns may have renewed the lease meanwhile."""
+    only = make("a")
+    assert only.turn()
+    seat = begun(only)
+    clock.at += 10 * LEASE
+    assert only.election.step() if renewed else not only.election.leads
+    assert only.served.register(msgspec.structs.replace(ME, pid=2)).seat is None
+    assert [one.id for one in only.store.containers("delays")] == [seat.me.container]
+
+
 def test_what_was_left_over_from_leading_before_is_forgotten(make: Callable[[str], One], clock: Clock) -> None:
     """A request that was under way when it stopped leading served the job once more."""
     first, second = make("a"), make("b")
