@@ -39,6 +39,12 @@ class JobLocks:
                     self.give(job)
                 raise
 
+    @contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Inside ``with``, no other thread takes or releases locks through this object."""
+        with self._guard:
+            yield
+
     def take(self, job: str) -> bool:
         """Take a job's lock. Returns whether this call took the lock; False if this object already holds it, or if no
         locks are taken for the store.

@@ -179,16 +179,17 @@ class Leadership:
     def _adopt(self, job: str) -> bool:
         """Serve a job if it runs, or should run, in separate processes. Returns False if another process holds the
         job's lock: ``anabranch run``, or a former leader that is frozen."""
-        try:
-            taken = self._locks.take(job)
-        except ConflictError:
-            return False
-        adopted = False
-        try:
-            adopted = self._coordinator.adopt(job)
-        finally:
-            if taken and not adopted:
-                self._locks.give(job)
+        with self._locks.reserved():  # a request may start the job meanwhile, and then needs the lock
+            try:
+                taken = self._locks.take(job)
+            except ConflictError:
+                return False
+            adopted = False
+            try:
+                adopted = self._coordinator.adopt(job)
+            finally:
+                if taken and not adopted:
+                    self._locks.give(job)
         return True
 
     def hand_out(self, fence: Fence) -> None:

@@ -485,6 +485,30 @@ def test_a_start_that_fails_leaves_the_job_to_others(make: Callable[[str], One])
         pass
 
 
+def test_a_job_that_is_started_while_it_is_looked_at_keeps_its_lock(
+    make: Callable[[str], One], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = make("a")
+    assert one.turn()
+    one.leadership.start(plan(program=PROGRAM))
+    one.served.stop("delays")
+    one.leadership.step_down()
+    adopt, request = one.served.adopt, threading.Thread(target=one.leadership.resume, args=("delays",))
+
+    def slowly(job: str) -> bool:
+        adopted = adopt(job)
+        request.start()
+        request.join(0.3)  # the request waits for longer
+        return adopted
+
+    monkeypatch.setattr(one.served, "adopt", slowly)
+    assert one.turn()
+    request.join()
+    assert one.served.status("delays").served
+    with pytest.raises(ConflictError, match="already running here"), endpoint.RunLock(one.store_url, "delays"):
+        pass
+
+
 def test_it_resigns_when_it_ends(make: Callable[[str], One]) -> None:
     first, second = make("a"), make("b")
     assert first.turn()
