@@ -16,6 +16,7 @@ becomes an event of this job, with two exceptions:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import queue
 import threading
@@ -126,8 +127,9 @@ class _Worker:
 
 class Audit:
     """An audit trail in a file that only its owner can read. Once the file is larger than 10 MB, the suffix
-    ``.1`` is added to its name, and a new file is begun. An older file with this suffix is replaced. Only the first 100
-    refused requests from an address in a minute are recorded. Any others are only counted.
+    ``.1`` is added to its name, and a new file is begun. An older file with this suffix is replaced. Several processes
+    can write to the same file. Only the first 100 refused requests from an address in a minute are recorded. Any others
+    are only counted.
 
     Args:
         path: the file.
@@ -188,14 +190,28 @@ class Audit:
             log.info("a request is in the audit trail alone", job=requested.job, error="too many wait for the store")
 
     def _add(self, line: bytes) -> None:
+        if not self._append(line):
+            self._append(line)
+
+    def _append(self, line: bytes) -> bool:
+        """Add a line to the file. Returns False if other processes have deleted this file meanwhile, because they have
+        filled it and the next one."""
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, line)
-            full = os.fstat(descriptor).st_size > _MOST_BYTES
+            file = os.fstat(descriptor)
+            if file.st_size > _MOST_BYTES:
+                self._set_aside(descriptor)
         finally:
             os.close(descriptor)
-        if full:
-            self._path.replace(f"{self._path}.1")
+        return file.st_nlink > 0
+
+    def _set_aside(self, descriptor: int) -> None:
+        """Rename the full file, unless another process has renamed it, or is about to."""
+        with suppress(BlockingIOError, FileNotFoundError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                self._path.replace(f"{self._path}.1")
 
     def _tell(self, requested: AuditedRequest) -> None:
         job = requested.job or ""

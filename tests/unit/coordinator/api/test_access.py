@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import stat
 import threading
@@ -362,6 +363,51 @@ def test_the_trail_is_a_bounded_file_and_events(tmp_path: Path) -> None:
         ("delays", "nobody at 1.2.3.4", "POST /jobs/delays/stop: 200")
     ]
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o600
+
+
+def fill(path: Path) -> None:
+    path.write_bytes(b"x" * 10_000_000 + b"\n")
+
+
+def record(path: Path, what: str) -> None:
+    """What a process does that has one request to record."""
+    trail = Audit(path, lambda event: None)
+    trail.take(requested(path=what))
+    trail.close()
+
+
+def recorded(path: Path) -> list[str]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["path"] for line in lines if line.startswith("{")]
+
+
+@pytest.mark.parametrize(
+    ("fills", "new", "old"),
+    [
+        ((True,), [], ["/0", "/late"]),
+        ((True, False), ["/1"], ["/0", "/late"]),
+        ((True, True), ["/late"], ["/1"]),
+    ],
+)
+def test_processes_that_write_to_a_full_file_at_once_keep_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fills: tuple[bool, ...], new: list[str], old: list[str]
+) -> None:
+    """One process has opened the file when others write to it first. ``fills``: whether each finds it full."""
+    path, write = tmp_path / "audit", os.write
+
+    def others_first(descriptor: int, line: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        for number, full in enumerate(fills):
+            if full:
+                fill(path)
+            record(path, f"/{number}")
+        return write(descriptor, line)
+
+    fill(path)
+    monkeypatch.setattr(os, "write", others_first)
+    record(path, "/late")
+    assert recorded(path) == new
+    assert recorded(tmp_path / "audit.1") == old
 
 
 def test_what_changes_something_and_then_breaks_is_in_the_trail(
