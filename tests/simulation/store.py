@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -342,7 +342,7 @@ class Line:
         self.__dict__[name] = call
         return call
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> SweepResult:
+    def sweep(self, events: int, versions: int, unused: Mapping[str, str]) -> SweepResult:
         """Nothing becomes that old here. It takes no chance, so that seeds stay what they were."""
         return SweepResult()
 

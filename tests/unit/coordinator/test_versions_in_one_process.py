@@ -165,12 +165,15 @@ def test_once_a_lane_has_begun_what_was_dropped_is_gone(store: Store) -> None:
     assert lanes_of(store, 3)["counted"].afresh
 
 
-def test_code_that_is_replaced_is_deleted(store: Store) -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_code_that_is_replaced_is_deleted_unless_another_job_is_about_to_use_it(store: Store, again: bool) -> None:
     for code in "ab":
         store.put_artifact(code * 64, b"code")
     left_by_a_run(store)
+    if again:  # for a job in the same folder, whose deployment isn't stored yet
+        store.put_artifact("a" * 64, b"code")
     assert alone(store).start(own(start(job(), code="b" * 64))) == 1
-    assert [store.artifact(code * 64) is not None for code in "ab"] == [False, True]
+    assert [store.artifact(code * 64) is not None for code in "ab"] == [again, True]
 
 
 def test_an_older_run_without_a_stored_program_is_refused_as_before(store: Store) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 import sqlalchemy as sa
 
+from anabranch.coordinator.store import uploads
 from anabranch.coordinator.store.tables import artifacts, deployments
 from anabranch.model.document import decode, encode
 from anabranch.planning import fingerprints
@@ -28,6 +29,8 @@ def put(connection: sa.Connection, job: str, deployment: int, program: Program |
     before = connection.execute(sa.select(deployments.c.program).where(its)).scalar()
     text = encoded(program)
     connection.execute(sa.update(deployments).where(its).values(program=text))
+    if program is not None:
+        uploads.finish(connection, [program.artifact])
     if before is not None and before != text:
         _forget(connection, decode(before, Program))
 
@@ -51,8 +54,9 @@ def renew(connection: sa.Connection, job: str, fingerprint: Mapping[str, str], o
 
 
 def _forget(connection: sa.Connection, replaced: Program) -> None:
-    """Delete the code of a replaced program that was ``in_process``, unless a deployment still has this code."""
-    if not (replaced.in_process and replaced.artifact):
+    """Delete the code of a replaced program that was ``in_process``, unless a deployment still has this code, or will
+    have it."""
+    if not (replaced.in_process and replaced.artifact) or replaced.artifact in uploads.pending(connection):
         return
     users = sa.select(deployments.c.id).where(deployments.c.program.contains(replaced.artifact))
     if connection.execute(users).first() is None:

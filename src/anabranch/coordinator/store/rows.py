@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from anabranch.coordinator.store import own_programs
+from anabranch.coordinator.store import own_programs, uploads
 from anabranch.coordinator.store.records import ContainerRecord, DeploymentRecord, Event, LeaderRecord
 from anabranch.coordinator.store.tables import artifacts, containers, deployments, events, jobs, lanes, leader, models
 from anabranch.model.deployment_state import DeploymentState
@@ -70,6 +70,8 @@ def add_deployment(connection: sa.Connection, start: StartRequest, state: Deploy
         "changed_at": at,
     }
     connection.execute(sa.insert(deployments).values(**row))
+    if (program := start.program or start.own_program) is not None:
+        uploads.finish(connection, [program.artifact])
     document = encode(start.model).decode()
     connection.execute(sa.insert(models).values(job=job, deployment=number, generation=generation, document=document))
     add_lanes(connection, start.lanes, generation)
@@ -130,10 +132,11 @@ def move_deployment(
 
 
 def put_artifact(connection: sa.Connection, sha256: str, content: bytes) -> None:
-    """Store the code of a job, if it isn't stored yet."""
+    """Store the code of a job, if it isn't stored yet, and note that its deployment will follow."""
     query = sa.select(artifacts.c.sha256).where(artifacts.c.sha256 == sha256)
     if connection.execute(query).first() is None:
         connection.execute(sa.insert(artifacts).values(sha256=sha256, content=content))
+    uploads.start(connection, sha256)
 
 
 def put_drain(connection: sa.Connection, job: str, deployment: int, drain: DrainProgress | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Self
 
@@ -356,12 +356,12 @@ class Store:
         with self.writing(seat_left(process, at)) as connection:
             rows.mark_gone(connection, ContainerRecord.LEFT, containers.c.id == process.id)
 
-    def sweep(self, events: int, versions: int, unused: Collection[str]) -> sweeping.SweepResult:
+    def sweep(self, events: int, versions: int, unused: Mapping[str, str]) -> sweeping.SweepResult:
         """Delete old history (see :func:`anabranch.coordinator.store.sweeping.sweep`)."""
         return sweeping.sweep(self.writing, events, versions, unused)
 
     def put_artifact(self, sha256: str, content: bytes) -> None:
-        """Store the code of a job, if it isn't stored yet."""
+        """Store the code of a job, if it isn't stored yet, and note that its deployment will follow."""
         with self.writing() as connection:
             rows.put_artifact(connection, sha256, content)
 

@@ -4,7 +4,7 @@ events and of the code of former versions."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -51,7 +51,7 @@ class SweepSchedule:
         self._due = clock() + _FIRST
         self._lock = threading.Lock()
         self._told = LastTold()
-        self._unused: frozenset[str] = frozenset()
+        self._unused: Mapping[str, str] = {}
         """The code that no job needed at the last sweep: see
         :func:`anabranch.coordinator.store.sweeping.sweep`.
         """
@@ -67,7 +67,7 @@ class SweepSchedule:
         try:
             swept = self._store.sweep(self._retain.events, self._retain.versions, self._unused)
         except NotLeadingError:  # the coordinator that leads sweeps the store
-            self._unused = frozenset()
+            self._unused = {}
             return
         except Exception as error:
             log.error("old events and code can't be deleted; it is tried again in an hour", error=str(error))

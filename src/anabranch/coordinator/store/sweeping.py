@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import msgspec
 import sqlalchemy as sa
 
-from anabranch.coordinator.store import lookups
+from anabranch.coordinator.store import lookups, uploads
 from anabranch.coordinator.store.tables import artifacts, deployments, events, jobs, lanes
 from anabranch.errors import UnsupportedFormatError
 from anabranch.model.document import decode
@@ -36,8 +36,9 @@ class SweepResult:
     """How many events were deleted."""
     artifacts: frozenset[str] = frozenset()
     """The code that was deleted."""
-    unused: frozenset[str] = frozenset()
-    """The code that is still stored although no job needs it."""
+    unused: Mapping[str, str] = field(default_factory=dict)
+    """The code that is still stored although no job needs it, with the ids of uploads whose deployments aren't stored
+    yet ('' if there is no such upload)."""
     unread: Mapping[str, str] = field(default_factory=dict)
     """The jobs with a program that can't be read, and why. If there are such jobs, it isn't known which code is needed,
     so no code was deleted, and ``unused`` is empty."""
@@ -47,7 +48,7 @@ def sweep(
     writing: Callable[[], AbstractContextManager[sa.Connection]],
     keep_events: int,
     versions: int,
-    unused: Collection[str],
+    unused: Mapping[str, str],
 ) -> SweepResult:
     """Delete old events, in one transaction for each job, and then unused code.
 
@@ -56,8 +57,8 @@ def sweep(
         keep_events: how many of each job's newest events are kept.
         versions: how many of each job's newest versions keep their code. Versions with the same code count as one. The
             code to which the job can return at once is kept in any case.
-        unused: the code that was unused at the previous sweep. Code is deleted only if it was unused then and is still
-            unused. This spares new code whose deployment hasn't been stored yet.
+        unused: :attr:`SweepResult.unused` of the previous sweep. Code is deleted only if it was unused then, is still
+            unused, and hasn't been stored again meanwhile. This spares code whose deployment hasn't been stored yet.
     """
     with writing() as connection:
         names = list(connection.execute(sa.select(jobs.c.name)).scalars())
@@ -69,11 +70,14 @@ def sweep(
         used, unread = _used(connection, versions)
         if unread:
             return SweepResult(removed, unread=unread)
+        pending = uploads.pending(connection)
         present = frozenset(connection.execute(sa.select(artifacts.c.sha256)).scalars()) - used
-        gone = present & frozenset(unused)
+        unused_now = {sha256: pending.get(sha256, "") for sha256 in present}
+        gone = frozenset(sha256 for sha256, upload in unused_now.items() if unused.get(sha256) == upload)
         if gone:
             connection.execute(sa.delete(artifacts).where(artifacts.c.sha256.in_(gone)))
-    return SweepResult(removed, gone, present - gone)
+            uploads.finish(connection, gone)
+    return SweepResult(removed, gone, {sha256: unused_now[sha256] for sha256 in present - gone})
 
 
 def _used(connection: sa.Connection, versions: int) -> tuple[set[str], dict[str, str]]:

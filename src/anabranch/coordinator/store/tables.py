@@ -53,7 +53,7 @@ leader = Table(
 meta = Table(
     "meta",
     metadata,
-    Column("key", String(100), primary_key=True),
+    Column("key", String(100), primary_key=True),  # "format", or an upload of code: see uploads.py
     Column("value", Text, nullable=False),
 )
 

@@ -88,7 +88,7 @@ WRITES: dict[str, Callable[[Store], object]] = {
     "resume_deployment": resume,
     "replace_deployment": replace,
     "reset": lambda store: store.reset("delays", 1, list(store.lanes("delays").values()), event("reset")),
-    "sweep": lambda store: store.sweep(1, 1, []),
+    "sweep": lambda store: store.sweep(1, 1, {}),
     "put_drain": lambda store: store.put_drain("delays", 1, None, event("drain")),
     "move_deployment": lambda store: store.move_deployment(
         "delays", 1, DeploymentState.FAILED, "broken", event("broke")

@@ -103,6 +103,24 @@ def test_code_goes_that_no_kept_version_has_but_not_what_is_just_handed_over(sto
     assert there(store) == {"c", "coming"}
 
 
+def test_unused_code_that_is_stored_again_waits_for_its_deployment(url: str, clock: Clock) -> None:
+    """Another process, such as ``anabranch run``, may store it."""
+    store, other = Store(url), Store(url)
+    schedule = SweepSchedule(store, Retain(versions=2), clock)
+    for number, code in enumerate("abc", start=1):
+        deployed(store, number, code)
+    clock.at += 61
+    schedule.look()
+    for again, left in ((True, {"a", "b", "c"}), (True, {"a", "b", "c"}), (False, {"b", "c"})):
+        if again:
+            other.put_artifact("a", b"code")
+        clock.at += HOUR
+        schedule.look()
+        assert there(store) == left
+    for each in (store, other):
+        each.close()
+
+
 def test_code_stays_as_long_as_only_it_can_close_lanes(store: Store, clock: Clock) -> None:
     schedule = SweepSchedule(store, Retain(versions=2), clock)
     for number, code in enumerate("abcd", start=1):
