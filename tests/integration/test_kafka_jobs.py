@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from anabranch import Job, Processor, Stream, Timers, ValueState
 from anabranch.config import StreamSettings
 from anabranch.model.hashing import partition_for
+from anabranch.spark.query.publishing import Publishing
 from tests.integration.harness import KafkaSite
 from tests.integration.serving import until
 from tests.support import kafka_peers
@@ -53,6 +55,24 @@ def test_each_record_once_run_after_run(kafka: KafkaSite) -> None:
     run.ran()
     assert run.rows_read() == 0
     assert kafka.system.high_watermarks(f"{kafka.name}-out") == ends
+
+
+def test_a_first_batch_runs_again_where_it_began_though_a_power_cut_has_emptied_spark_s_note_of_that(
+    kafka: KafkaSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = kafka.create("in", 1)
+    kafka.put(source, 0, [{"n": n} for n in range(4)], [b"k"] * 4)
+    run = kafka.deployed(filtering(kafka, source))
+    with monkeypatch.context() as patch:
+        patch.setattr(Publishing, "finish", lambda *_: 1 / 0)
+        run.failure()
+    folder = run.folder(run.lanes[0])
+    begin = Path(folder.uri, "sources/0/0")
+    assert folder.pending
+    assert begin.stat().st_size
+    begin.write_bytes(b"")
+    run.ran()
+    assert numbers(kafka, f"{kafka.name}-out") == [0, 2]
 
 
 def branched(job: Job, source: str, kafka: KafkaSite) -> list[str]:

@@ -56,6 +56,7 @@ def left(folder: Path) -> dict[str, leftovers.Kind]:
         {"metadata": METADATA, "offsets/.0.crc": "crc"},
         {"metadata": METADATA, f"sources/0/.0.{UUID}.tmp": "", f"sources/0/0.{HEX}.part": ""},
         {"metadata": METADATA, "state/0/0": None, "offsets": None},
+        {"metadata": "", "sources/0/0": ""},
         {"metadata": METADATA, "state/0/0/1.zip": "of a batch that was forgotten", "state/0/_metadata/metadata": ""},
     ],
     ids=lambda files: " ".join(files).replace(UUID, "UUID").replace(HEX, "HEX"),

@@ -249,7 +249,7 @@ class Container:
             query = self._builder.query(lane, folder, clock, positions, ends(), dropped)
             found = self._preparations.foreseen(lane)
             known = None if found is None or ends() else found.known(query)
-            if known is not None and folder.planned() < 0:
+            if known is not None and folder.committed() < 0:
                 folder.begin_at(known.begins)
             return known or query
 

@@ -38,8 +38,9 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
     """Repair a lane's folder if its most recent batches are incomplete, for example after a power cut. After the
     repair, the lane continues from the last batch from which it can do so without losing or repeating a record (see
     :func:`soundness.resumption`). Unusable snapshots of the state are removed if the state can be built from older
-    files. If the query's id is unreadable, the query gets a new id. The pending batch is forgotten if it was planned
-    after an input had lost records that the lane had already read. Call this only if no query is running in the folder.
+    files. Unusable files that say where the query begins are removed if the lane's start offsets say the same. If the
+    query's id is unreadable, the query gets a new id. The pending batch is forgotten if it was planned after an input
+    had lost records that the lane had already read. Call this only if no query is running in the folder.
 
     Returns where the lane continues; None if no batch was incomplete.
 
@@ -65,7 +66,7 @@ def mend(folder: Folder, lane: Lane, published: int) -> Resumption | None:
         files = checkpoint(folder, lane)
     elif faults:
         raise damaged(lane, folder.uri, faults)
-    _remove_snapshots(folder, lane, files)
+    _remove_useless(folder, lane, files)
     folder.mend_metadata()
     if files.planned > max(files.committed, published):
         _forget_backward(folder, lane)
@@ -79,7 +80,7 @@ def repair(folder: Folder, lane: Lane, resumed: Resumption | None) -> None:
         folder.resume(resumed)
     files = checkpoint(folder, lane, thorough=True)
     if not soundness.faults(files):
-        _remove_snapshots(folder, lane, files)
+        _remove_useless(folder, lane, files)
     folder.mend_metadata()
 
 
@@ -93,14 +94,15 @@ def _forget_backward(folder: Folder, lane: Lane) -> None:
         folder.take_back()
 
 
-def _remove_snapshots(folder: Folder, lane: Lane, files: Checkpoint) -> None:
-    """Remove unusable snapshots of the state, so Spark builds the state from older files."""
-    for name, fault in files.useless_snapshots():
-        log.warning(
-            "a snapshot of a lane's state is unusable, so the state is built from older files",
-            lane=lane.id,
-            fault=f"{folder.uri}/{fault.name} {fault.problem}",
-        )
+def _remove_useless(folder: Folder, lane: Lane, files: Checkpoint) -> None:
+    """Remove unusable files that the lane can do without: snapshots of the state, so Spark builds the state from older
+    files, and files that say where the query begins, so it begins at the lane's start offsets."""
+    snapshot = "a snapshot of a lane's state is unusable, so the state is built from older files"
+    begin = "the file that says where a lane's query begins is unusable, so the lane's start offsets are used"
+    useless = [(snapshot, *each) for each in files.useless_snapshots()]
+    useless += [(begin, *each) for each in files.useless_begins()]
+    for warning, name, fault in useless:
+        log.warning(warning, lane=lane.id, fault=f"{folder.uri}/{fault.name} {fault.problem}")
         folder.tree.remove(name, durable=True)  # first, because without a checksum it could count as usable
         folder.tree.remove(checksums.name_of(name))
 

@@ -272,13 +272,14 @@ class Folder:
                 self.tree.remove(f"{log_name}/.{number}.crc")
 
     def mend_metadata(self) -> None:
-        """If the query's id is unreadable, give the query a new id. Without an id, Spark refuses to start a query that
-        has planned a batch. Nothing requires the id to stay the same.
+        """If the query's id is unreadable, give the query a new id; otherwise, Spark refuses to start the query. Only a
+        query that hasn't planned any batch needs no id. Nothing requires the id to stay the same.
         """
-        if self.planned() < 0:
+        has_file = self.exists(METADATA)
+        if not has_file and self.planned() < 0:
             return
         try:
-            known = bool(json.loads(self.tree.read(METADATA))["id"]) if self.exists(METADATA) else False
+            known = bool(json.loads(self.tree.read(METADATA))["id"]) if has_file else False
         except (ValueError, KeyError, TypeError):
             known = False
         if not known:

@@ -171,8 +171,11 @@ def of_lane(
         lost = "" if resumed is not None else "its positions" + (" and its state" if lane.stateful else "")
         findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, lost, _mends(resumed)))
     if not faults:
-        mends = "removes the snapshot: the state is built from older files"
-        for _, fault in found.files.useless_snapshots():
+        snapshot = "removes the snapshot: the state is built from older files"
+        begin = "removes the file: the lane's start offsets say the same"
+        useless = [(fault, snapshot) for _, fault in found.files.useless_snapshots()]
+        useless += [(fault, begin) for _, fault in found.files.useless_begins()]
+        for fault, mends in useless:
             problem = f"{fault.problem}: it contains {fault.role}"
             findings.append(Finding(part, f"{found.uri}/{fault.name}", problem, "", mends))
         findings += _outputs(found, systems, tables=seen is not None)
@@ -213,7 +216,7 @@ def _documents(found: LaneFiles) -> Iterator[Finding]:
             found.document(name)
         except ValueError as error:
             yield Finding(part, f"{found.uri}/{name}", f"is damaged ({error}): it contains {role}", role)
-    if found.files.planned < 0:
+    if found.files.planned < 0 and _METADATA not in found.files.sizes:
         return
     try:
         if not found.document(_METADATA).get("id"):

@@ -22,6 +22,9 @@ _VERSIONED = re.compile(
 )
 _SCHEMA = re.compile(r"state/(?:\d+/_metadata/metadata|\d+/\d+/(?:[^/_][^/]*/)?_metadata/schema)")
 _SNAPSHOTS = ("zip", "snapshot")
+_BEGIN = re.compile(r"sources/\d+/0")
+"""Matches the file in which a source such as Spark's Kafka connector stores the offsets at which it begins."""
+_STARTING = "starting.json"
 _MOST_READ = 4 << 20
 """The size in bytes up to which files are always compared with their checksums. Larger files are compared only in a
 thorough check."""
@@ -132,6 +135,28 @@ class Checkpoint:
                 if faults and not any(faults.values()):
                     break
         return found
+
+    def useless_begins(self) -> list[tuple[str, Fault]]:
+        """The unusable files that say where the query's sources begin, each with its problem. Spark reads such files
+        until a batch is committed. Once these files are removed, the sources begin at the lane's start offsets. Empty
+        if a batch is planned and the lane's start offsets aren't stored: the batch might then begin elsewhere.
+        """
+        if self.committed >= 0 or (self.planned >= 0 and _STARTING not in self.sizes):
+            return []
+        found = ((name, self._begin(name)) for name in sorted(self.sizes) if _BEGIN.fullmatch(name))
+        return [(name, fault) for name, fault in found if fault is not None]
+
+    def _begin(self, name: str) -> Fault | None:
+        role = "where a source of the query begins"
+        content = self.read(name)
+        fault = self._bytes(name, role)
+        if fault is not None or not content.startswith(b"\0"):  # other sources than Kafka's have formats of their own
+            return fault
+        try:
+            json.loads(content.partition(b"\n")[2])
+        except ValueError as error:
+            return Fault(name, role, f"is damaged ({error})")
+        return None
 
     @cached_property
     def _stores(self) -> dict[tuple[str, str, str], dict[int, list[str]]]:

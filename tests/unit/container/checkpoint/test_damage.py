@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,23 @@ def test_a_snapshot_never_looks_usable_while_it_is_removed(tmp_path: Path, monke
     assert damage.mend(folder, ITS, 0) is None
     assert len(seen) == 2
     assert all(seen)
+
+
+@pytest.mark.parametrize(
+    "mend", [lambda folder: damage.mend(folder, ITS, -1), lambda folder: damage.repair(folder, ITS, None)]
+)
+def test_what_a_power_cut_has_left_of_a_query_that_had_planned_nothing_is_mended(
+    tmp_path: Path, mend: Callable[[Folder], object]
+) -> None:
+    folder = Local(tmp_path)
+    for name in ("offsets", "commits", "state"):
+        shutil.rmtree(tmp_path / name)
+    for name in ("metadata", "sources/0/0", "sources/0/.0.crc", "sources/1/0"):
+        folder.put(name, b"")
+    folder.put("sources/2/0", b'\0v1\n{"in":{"0":3}}')
+    mend(folder)
+    assert folder.tree.all_files() == ["metadata", "sources/2/0"]
+    assert json.loads(folder.tree.read("metadata"))["id"]
 
 
 def useless(folder: Folder, its: Lane) -> list[str]:

@@ -68,6 +68,18 @@ def test_a_snapshot_that_the_state_can_do_without_is_told() -> None:
     assert not problem.lost
 
 
+def test_what_a_power_cut_has_left_of_a_query_that_had_planned_nothing_is_told() -> None:
+    files = {"metadata": b"", "sources/0/0": b"", "starting.json": b"{}"}
+    there = Checkpoint({name: len(content) for name, content in files.items()}, files.__getitem__)
+    found = LaneFiles(lane(FIRST), FOLDER, there)
+    problems, resumed = review.of_lane(found, Systems(Settings(), "delays"), lambda _: -1)
+    assert resumed is None
+    assert [(each.path, each.lost, bool(each.mends)) for each in problems] == [
+        (f"{FOLDER}/metadata", "", True),
+        (f"{FOLDER}/sources/0/0", "", True),
+    ]
+
+
 def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

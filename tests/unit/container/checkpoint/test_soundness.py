@@ -102,6 +102,44 @@ def test_what_no_restart_reads_is_no_fault(folder: Path, name: str) -> None:
     assert soundness.faults(checkpoint(folder)) == []
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (bytes(20), "is damaged"),
+        (b"\0v1", "is damaged"),
+        (b'\0v1\n{"in":{"0"', "is damaged"),
+        (b'\0v1\n{"in":{"0":3}}', ""),
+        (b"of a source that isn't Kafka's", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    ("others", "read"),
+    [
+        ([], True),
+        (["starting.json"], True),
+        (["starting.json", "offsets/0"], True),
+        (["offsets/0"], False),
+        (["starting.json", "offsets/0", "commits/0"], False),
+    ],
+)
+def test_where_a_source_begins_is_looked_at_until_a_batch_is_committed(
+    content: bytes, problem: str, others: list[str], read: bool
+) -> None:
+    """It isn't removed if only it says where a batch begins that was planned."""
+    files = {"sources/0/0": b'\0v1\n{"in":{"0":3}}', "sources/1/0": content, **dict.fromkeys(others, b"{}")}
+    there = Checkpoint({name: len(text) for name, text in files.items()}, files.__getitem__)
+    found = [(name, fault.problem.partition(" (")[0]) for name, fault in there.useless_begins()]
+    assert found == ([("sources/1/0", problem)] if problem and read else [])
+
+
+def test_where_a_source_begins_is_compared_with_its_checksum() -> None:
+    files = {"sources/0/0": b'\0v1\n{"in":{"0":3}}', "sources/0/.0.crc": b"crc\0\0\0\2\0wrong"}
+    there = Checkpoint({name: len(text) for name, text in files.items()}, files.__getitem__)
+    ((name, fault),) = there.useless_begins()
+    assert (name, fault.problem) == ("sources/0/0", "doesn't match its checksum (.0.crc)")
+
+
 def test_state_that_is_gone_is_missed(folder: Path) -> None:
     assert soundness.faults(checkpoint(folder, partitions=2))[0].name == "state/0/1"
     shutil.rmtree(folder / "state")
