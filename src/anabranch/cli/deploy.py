@@ -14,6 +14,7 @@ import typer
 
 from anabranch.cli import connect, drain, haste, options, output, progress, scale, start
 from anabranch.cli.change_options import ChangeOptions, with_change_options
+from anabranch.cli.start import Ready
 from anabranch.config import Settings
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import UsageError
@@ -22,7 +23,9 @@ from anabranch.launch import loading, next_version, preparation
 from anabranch.launch.loading import JobFile
 from anabranch.launch.next_version import Resolve
 from anabranch.launch.preparation import Prepared
-from anabranch.protocol.deployment import DeployRequest, DeployResult
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.model.job_model import JobModel
+from anabranch.protocol.deployment import DeployRequest, DeployResult, StartBasis
 from anabranch.protocol.drain import DrainMode
 
 
@@ -96,19 +99,28 @@ def _after_drain(
     client: Client, file: JobFile, settings: Settings, up_to: str, timeout: float, reset_state: bool
 ) -> int:
     """Drain a job, and start the new version. Before the drain, the new version is prepared, its code is packed, and
-    its streams and tables are made, so errors are found while the old version is still running. The code isn't handed
-    over before the drain has ended, because the coordinator deletes code that no job needs. Returns the number of the
-    new deployment.
+    its streams and tables are made, so errors are found while the old version is still running. If the job is scaled or
+    expanded before the drain begins, the new version is prepared again after the drain. The code isn't handed over
+    before the drain has ended, because the coordinator deletes code that no job needs. Returns the number of the new
+    deployment.
     """
     name, end = file.graph.job, time.monotonic() + timeout
-    prepared = start.prepare(client, file, settings, client.model(name), drained=True)
-    ready = start.ready(prepared, settings)
+    model = client.model(name)
+    ready = _ready(client, file, settings, model)
     told = drain.begun(client, name, up_to)
     drain.wait(client, settings.coordinator, name, timeout)
     progress.say(f"job {name}: drained, deployment {told.deployment}")
-    number = start.hand_over(client, ready, available_now=False, reset_state=reset_state)
+    if (last := client.model(name)) != model:
+        ready = _ready(client, file, settings, last)
+    basis = StartBasis(deployment=told.deployment, over=DeploymentState.DRAINED)
+    number = start.hand_over(client, ready, available_now=False, reset_state=reset_state, basis=basis)
     start.wait(client, name, max(1.0, end - time.monotonic()), detach=False)
     return number
+
+
+def _ready(client: Client, file: JobFile, settings: Settings, model: JobModel) -> Ready:
+    """The new version, ready to start after a drain. ``model`` is the present version's model."""
+    return start.ready(start.prepare(client, file, settings, model, drained=True), settings)
 
 
 def planned(client: Client, file: JobFile, settings: Settings) -> Prepared:

@@ -112,8 +112,9 @@ def execute(
     replacer = replacer or replacing.Replacer(may=False)
     store_url, name = settings.coordinator.store, file.graph.job
     logs.bind(job=name)
-    plan, drained = _planned(file, settings, reset_state)
+    _check_process(settings)
     with endpoint.RunLock(store_url, name), ExitStack() as served:
+        plan, drained = _planned(file, settings, reset_state)
         store = Store(store_url)
         retain, links = Retain.of(settings.coordinator), settings.coordinator.links
         coordinator = Coordinator(store, systems=Systems(settings, name), retain=retain, links=links)
@@ -148,13 +149,20 @@ def execute(
             store.close()
 
 
-def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
-    """The plan, and whether the job was drained or reset. Raises AnabranchError if the job can't be started here."""
+def _check_process(settings: Settings) -> None:
+    """Raises AnabranchError if this process can't write where lanes write, or if the settings ask for several
+    containers."""
     if (root := local_folder(settings.storage.root)) is not None:
         writable(root, "storage root")
     for folder in (folder for system in Systems(settings).all for folder in system.folders()):
         writable(folder.path, folder.label)
     preparation.refuse_several(settings)
+
+
+def _planned(file: JobFile, settings: Settings, reset_state: bool) -> tuple[Plan, bool]:
+    """The plan, and whether the job was drained or reset. The caller holds the job's lock, so the job stays as it is.
+    Raises AnabranchError if the job can't be started here.
+    """
     name = file.graph.job
     model, drained = local_store.present_model(settings.coordinator.store, name)
     preparation.check_reset(name, reset_state, drained)

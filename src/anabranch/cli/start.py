@@ -24,7 +24,7 @@ from anabranch.launch.loading import JobFile
 from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.job_model import JobModel
-from anabranch.protocol.deployment import Program
+from anabranch.protocol.deployment import Program, StartBasis
 
 
 def start(
@@ -61,10 +61,11 @@ def start(
 
 
 def _hand_over(client: Client, file: JobFile, settings: Settings, available_now: bool, reset_state: bool) -> None:
-    model, drained = _known_model(client, file.graph.job)
+    model, basis = _last_deployment(client, file.graph.job)
+    drained = basis.over is not None
     preparation.check_reset(file.graph.job, reset_state, drained)
     prepared = prepare(client, file, settings, model, drained)
-    hand_over(client, ready(prepared, settings), available_now, reset_state)
+    hand_over(client, ready(prepared, settings), available_now, reset_state, basis)
 
 
 def prepare(client: Client, file: JobFile, settings: Settings, model: JobModel | None, drained: bool) -> Prepared:
@@ -106,11 +107,14 @@ def ready(prepared: Prepared, settings: Settings) -> Ready:
     return Ready(prepared, made, code)
 
 
-def hand_over(client: Client, job: Ready, available_now: bool, reset_state: bool) -> int:
-    """Hand over the job's code and start the job. Returns the deployment's number."""
+def hand_over(client: Client, job: Ready, available_now: bool, reset_state: bool, basis: StartBasis) -> int:
+    """Hand over the job's code and start the job. Returns the deployment's number. Raises ConflictError if the job's
+    last deployment isn't ``basis``, for which the start was planned.
+    """
     name = job.prepared.file.graph.job
     put(client, job.code)
-    number = client.start(preparation.start_message(job.prepared, available_now, job.program, reset_state))
+    message = preparation.start_message(job.prepared, available_now, job.program, reset_state, expect=basis)
+    number = client.start(message)
     progress.say(f"job {name}: deployment {number} is with the coordinator at {without_passwords(client.url)}")
     return number
 
@@ -151,15 +155,17 @@ def put(client: Client, code: Artifact | None) -> None:
         client.put_artifact(code.sha256, code.content)
 
 
-def _known_model(client: Client, job: str) -> tuple[JobModel | None, bool]:
-    """The model of a job's current generation (None if the job is new or was reset), and whether the job was drained or
-    reset.
+def _last_deployment(client: Client, job: str) -> tuple[JobModel | None, StartBasis]:
+    """The model of a job's current generation (None if the job is new or was reset), and the deployment for which the
+    job's start is planned.
     """
     try:
-        state = client.status(job).state
-        return None if state is DeploymentState.RESET else client.model(job), state.is_over
+        status = client.status(job)
+        state = status.state
+        basis = StartBasis(deployment=status.deployment, over=state if state.is_over else None)
+        return None if state is DeploymentState.RESET else client.model(job), basis
     except NotFoundError:
-        return None, False
+        return None, StartBasis()
 
 
 def _kept_formats(client: Client, job: str) -> Mapping[str, Format]:

@@ -26,7 +26,7 @@ from anabranch.planning import plan as planning
 from anabranch.planning.assignment import assignment_settings
 from anabranch.planning.plan import Plan
 from anabranch.planning.real_time import RealTime
-from anabranch.protocol.deployment import Program, StartRequest
+from anabranch.protocol.deployment import Program, StartBasis, StartRequest
 from anabranch.systems.systems import Systems
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ def start_message(
     reset_state: bool = False,
     settings: Settings | None = None,
     own_program: Program | None = None,
+    expect: StartBasis | None = None,
 ) -> StartRequest:
     """The request to a coordinator to start the job. The lanes in the request have new ids.
 
@@ -222,6 +223,8 @@ def start_message(
             factor and number of containers.
         own_program: for a job that runs in this process, the stored code and settings; see
             :attr:`StartRequest.own_program`.
+        expect: the job's last deployment for which the start was planned; None if no other process can have changed the
+            job since then.
     """
     lanes = planning.lanes_of(prepared.plan, prepared.settings.job.state_partitions, lambda: secrets.token_hex(4))
     return StartRequest(
@@ -236,6 +239,7 @@ def start_message(
         own_program=own_program,
         settings=prepared.settings.model_dump(mode="json", exclude_unset=True) if program is None else {},
         reset_state=reset_state,
+        expect=expect,
     )
 
 

@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.formats import Format
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.document import Document
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane
 from anabranch.protocol.commands import ChangeRequest, ChangeResult
 
-__all__ = ["DeployRequest", "DeployResult", "Program", "RollbackRequest", "RunningDeployment", "StartRequest"]
+__all__ = [
+    "DeployRequest",
+    "DeployResult",
+    "Program",
+    "RollbackRequest",
+    "RunningDeployment",
+    "StartBasis",
+    "StartRequest",
+]
 
 
 class Program(Document, frozen=True, kw_only=True):
@@ -35,6 +44,15 @@ class Program(Document, frozen=True, kw_only=True):
     """
     lacks: str = ""
     """Why the code or the settings couldn't be stored, if ``in_process`` is true; empty if they are stored."""
+
+
+class StartBasis(Document, frozen=True, kw_only=True):
+    """The last deployment of a job when the job's start was planned."""
+
+    deployment: int = 0
+    """The deployment's number; 0 if the job was new."""
+    over: DeploymentState | None = None
+    """``drained`` or ``reset`` if the deployment was over, so that the start makes a new deployment; None otherwise."""
 
 
 class StartRequest(Document, frozen=True, kw_only=True):
@@ -65,6 +83,10 @@ class StartRequest(Document, frozen=True, kw_only=True):
     """The settings that the coordinator needs if there is no ``program``."""
     reset_state: bool = False
     """Whether a job that was drained starts without the state that the drain left."""
+    expect: StartBasis | None = None
+    """The job's last deployment for which the start was planned. If the job has another last deployment by now, or this
+    deployment was drained or reset meanwhile, the request is refused. None if this isn't compared.
+    """
 
 
 class RunningDeployment(Document, frozen=True, kw_only=True):

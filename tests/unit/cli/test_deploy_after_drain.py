@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from anabranch.cli import connect, drain, start
 from anabranch.cli.main import app
 from anabranch.errors import ConflictError, UsageError
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.deployment import StartBasis
 
 JOB = """\
 from anabranch import Job
@@ -63,6 +65,29 @@ def test_a_version_that_could_not_start_does_not_drain_the_job(file: str, monkey
     monkeypatch.setattr(drain, "begun", lambda *_: pytest.fail("the job is drained"))
     with pytest.raises(ConflictError, match="no column n"):
         said(file, "--drain")
+
+
+@pytest.mark.parametrize(("factors", "planned"), [((1, 1), [1]), ((1, 4), [1, 4])])
+def test_a_job_that_is_scaled_before_its_drain_begins_stays_scaled(
+    file: str, monkeypatch: pytest.MonkeyPatch, factors: tuple[int, int], planned: list[int]
+) -> None:
+    """The new version is prepared for one model, and would be started after the drain with another one."""
+    models, prepared, expected = iter(factors), list[int](), list[StartBasis]()
+
+    @contextmanager
+    def at(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(model=lambda job: next(models))
+
+    def hand_over(*_: object, basis: StartBasis, **__: object) -> int:
+        expected.append(basis)
+        return 2
+
+    monkeypatch.setattr(connect, "at", at)
+    monkeypatch.setattr(start, "prepare", lambda client, file, settings, model, **_: prepared.append(model))
+    monkeypatch.setattr(start, "hand_over", hand_over)
+    said(file, "--drain")
+    assert prepared == planned
+    assert expected == [StartBasis(deployment=1, over=DeploymentState.DRAINED)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""What ``start`` refuses before it asks a coordinator, and what it makes of a coordinator that goes away."""
+"""What ``start`` refuses before it asks a coordinator, what it makes of a coordinator that goes away, and what it says
+of its plan."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ from anabranch.cli import connect, start
 from anabranch.cli.main import app
 from anabranch.errors import UnreachableError, UsageError
 from anabranch.launch import loading, outputs, preparation
+from anabranch.model.deployment_state import DeploymentState
+from anabranch.protocol.deployment import StartBasis
 
 JOB = """\
 from anabranch import Job
@@ -64,3 +67,34 @@ def test_streams_have_no_new_formats_because_the_coordinator_does_not_answer(
         start.prepare(
             client, loading.load(tmp_path / "job.py"), config.load(tmp_path / "anabranch.toml"), None, drained=False
         )
+
+
+@pytest.mark.parametrize(
+    ("state", "over"),
+    [
+        (DeploymentState.DRAINING, None),
+        (DeploymentState.DRAINED, DeploymentState.DRAINED),
+        (DeploymentState.RESET, DeploymentState.RESET),
+    ],
+)
+def test_a_start_says_for_which_deployment_it_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: DeploymentState, over: DeploymentState | None
+) -> None:
+    sent: list[StartBasis] = []
+    status = SimpleNamespace(deployment=3, state=state)
+    client = SimpleNamespace(status=lambda _: status, model=lambda _: None, start=sent.append, url="http://127.0.0.1:9")
+
+    @contextmanager
+    def at(*_: object) -> Iterator[Any]:
+        yield client
+
+    def ready(file: loading.JobFile, _: object) -> Any:
+        return SimpleNamespace(prepared=SimpleNamespace(file=file), program=None, code=None)
+
+    monkeypatch.setattr(connect, "at", at)
+    monkeypatch.setattr(start, "prepare", lambda client, file, *_: file)
+    monkeypatch.setattr(start, "ready", ready)
+    monkeypatch.setattr(preparation, "start_message", lambda *_, expect: expect)
+    (tmp_path / "job.py").write_text(JOB)
+    CliRunner().invoke(app, ["start", str(tmp_path / "job.py"), "--detach"], catch_exceptions=False)
+    assert sent == [StartBasis(deployment=3, over=over)]

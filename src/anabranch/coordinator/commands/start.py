@@ -13,7 +13,7 @@ from anabranch.errors import ConflictError
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.naming import check_name
 from anabranch.planning.transition import expand as planned_expansion
-from anabranch.protocol.deployment import StartRequest
+from anabranch.protocol.deployment import StartBasis, StartRequest
 
 __all__ = ["apply", "check", "plan", "run"]
 
@@ -25,7 +25,8 @@ def run(context: Context, start: StartRequest) -> int:
 
     Raises:
         ConflictError: the job is already running, or can't begin where its last drain ended. Also raised if the job
-            should continue its last deployment, but differs from it; the message names the difference.
+            should continue its last deployment, but differs from it; the message names the difference. Also raised if
+            the start was planned for another state of the job.
         NotLeadingError: as for :func:`loading.check_adopted`.
         StateError: as for :func:`plan`.
         UsageError: the job's name isn't valid; or as for :func:`plan`.
@@ -53,10 +54,11 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
 
     Raises:
         ConflictError: the job should continue its last deployment, but differs from it. Also raised if the job can't
-            begin where its last drain ended.
+            begin where its last drain ended, or if the start was planned for another state of the job.
         StateError: as for :func:`plans.after_drain`.
         UsageError: as for :func:`plans.numbered`.
     """
+    _check_expected(start, stored)
     if stored is None:
         return plans.numbered(start, 1)
     if stored.state.is_over:
@@ -66,6 +68,28 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
         return plans.after_drain(start, stored.id + 1, store.lanes(stored.job), former)
     plans.check_same(stored, registry.store.graph(stored.job, stored.id), start)
     return None
+
+
+def _check_expected(start: StartRequest, stored: DeploymentRecord | None) -> None:
+    """Raises ConflictError if the job's last deployment isn't the one for which the start was planned, or was drained
+    or reset after that."""
+    if start.expect is None:
+        return
+    present = StartBasis()
+    if stored is not None:
+        present = StartBasis(deployment=stored.id, over=stored.state if stored.state.is_over else None)
+    planned_for, now = _described(start.expect), _described(present)
+    if planned_for != now:
+        raise ConflictError(
+            f"the start of job {start.graph.job!r} was planned for {planned_for}, and the job is {now} now",
+            "nothing was started; run the command again",
+        )
+
+
+def _described(basis: StartBasis) -> str:
+    if not basis.deployment:
+        return "a new job"
+    return f"deployment {basis.deployment}" + (f" ({basis.over})" if basis.over is not None else "")
 
 
 def apply(

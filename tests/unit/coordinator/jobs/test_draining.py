@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from typing import Any
 
@@ -14,9 +15,11 @@ from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.jobs import draining as progress
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConflictError, UsageError
+from anabranch.model.deployment_state import DeploymentState
 from anabranch.model.lane import LaneState, Position
 from anabranch.planning.transition import after_drain
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import StartBasis
 from anabranch.protocol.drain import DrainProgress
 from anabranch.protocol.lane_report import LanePhase
 from tests.support.reports import lane_report
@@ -240,6 +243,32 @@ def test_another_deployment_begins_where_all_was_taken_in(coordinator: Coordinat
     coordinator.drain(JOB, said(2))
     worker.turns(12)
     assert coordinator.status(JOB).state == "drained"
+
+
+@pytest.mark.parametrize(
+    ("expect", "refused"),
+    [
+        (None, ""),  # from an older client
+        (StartBasis(deployment=1, over=DeploymentState.DRAINED), ""),
+        (StartBasis(deployment=1), "deployment 1"),
+        (StartBasis(deployment=1, over=DeploymentState.RESET), "deployment 1 (reset)"),
+        (StartBasis(deployment=2), "deployment 2"),
+        (StartBasis(), "a new job"),
+    ],
+)
+def test_a_start_that_was_planned_before_the_job_drained_is_refused(
+    coordinator: Coordinator, expect: StartBasis | None, refused: str
+) -> None:
+    """Its plan would give the next deployment the factor of the settings."""
+    drained(coordinator)
+    request = msgspec.structs.replace(start(), expect=expect)
+    if refused:
+        why = f"was planned for {refused}, and the job is deployment 1 (drained) now"
+        with pytest.raises(ConflictError, match=re.escape(why)):
+            coordinator.start(request)
+    else:
+        coordinator.start(request)
+    assert coordinator.status(JOB).deployment == (1 if refused else 2)
 
 
 def test_running_aggregates_keep_their_state_unless_it_is_reset(coordinator: Coordinator, store: Store) -> None:
