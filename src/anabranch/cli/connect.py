@@ -21,7 +21,8 @@ from anabranch.coordinator.api.client import AWAY, Client
 from anabranch.coordinator.api.operations import Operations
 from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import address, stored_jobs
-from anabranch.errors import ConflictError, UsageError
+from anabranch.deadlines import wait_until
+from anabranch.errors import ConflictError, OutOfTimeError, UsageError
 from anabranch.model.job_model import JobModel
 from anabranch.protocol.deployment import RunningDeployment
 from anabranch.protocol.status import JobStatus
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.coordinator.store import Store
 
 T = TypeVar("T")
+_POLL = 0.1
 
 
 def jobs(settings: CoordinatorSettings) -> list[JobStatus]:
@@ -143,11 +145,17 @@ def client(settings: CoordinatorSettings, job: str) -> Client:
 
     Raises:
         NotFoundError: no coordinator is found, and the store has no such job.
-        ConflictError: no coordinator is found, but the store has the job.
+        ConflictError: no coordinator is found, but the store has the job. Or a process on this machine is starting or
+            ending the job.
     """
     url = coordinator_url(settings) or served_here(settings).get(job)
     if url is not None:
         return _client(url, settings)
+    if pid := LockHolder(settings, job).pid:
+        raise ConflictError(
+            f"job {job!r} can't be reached: process {pid} is starting it, ending it, or at work on its files",
+            f"run the command again in some seconds; see anabranch status {job}",
+        )
     known = status(settings, job)
     by_run = "start it with anabranch run and its job file"
     by_coordinator = "start a coordinator that uses this store: anabranch coordinator"
@@ -191,9 +199,54 @@ def is_left_by_run(settings: CoordinatorSettings, job: str) -> bool:
     part of the job is running."""
     if settings.url is not None or address.is_on_server(settings.store):
         return False
+    return _is_of_run(settings, job) and not endpoint.RunLock(settings.store, job).is_held()
+
+
+def _is_of_run(settings: CoordinatorSettings, job: str) -> bool:
+    """Whether an ``anabranch run`` started the job's last deployment."""
     with _opened(settings) as store:
-        in_one_process = stored_jobs.deployment(store, job).program is None
-    return in_one_process and not endpoint.RunLock(settings.store, job).is_held()
+        return stored_jobs.deployment(store, job).program is None
+
+
+class LockHolder:
+    """The process on this machine that held a job's lock when this object was made.
+
+    An ``anabranch run`` holds the lock longer than it serves the job: it takes the lock before it starts Spark, and
+    releases it after it has stopped Spark. Until then, no other process can run the job or work on its files.
+
+    Attributes:
+        pid: the process's id; 0 if there was no such process, if its id isn't known, or if several machines can reach
+            the store, so there are no locks.
+    """
+
+    def __init__(self, settings: CoordinatorSettings, job: str) -> None:
+        self._settings = settings
+        self._job = job
+        is_here = settings.url is None and not address.is_on_server(settings.store)
+        self._lock = endpoint.RunLock(settings.store, job) if is_here else None
+        self.pid = (self._lock.holder() if self._lock is not None else None) or 0
+
+    def wait(self, timeout: float) -> None:
+        """After the job has ended: if the process is an ``anabranch run``, wait until it has released the lock. (A
+        coordinator ends only one of its jobs, so it isn't waited for.) Raises OutOfTimeError after ``timeout`` seconds.
+        """
+
+        def late() -> OutOfTimeError:
+            return OutOfTimeError(
+                f"job {self._job} has ended, but process {self.pid}, in which it ran, hasn't ended in time",
+                f"until it has, no other process can work on the job; if it hangs, end it: kill -9 {self.pid}",
+            )
+
+        wait_until(lambda: True if self._has_released() else None, timeout, late, _POLL)
+
+    def _has_released(self) -> bool:
+        """Whether the process has released the lock, or isn't an ``anabranch run``."""
+        if self._lock is None or not self.pid or self._lock.holder() != self.pid:
+            return True
+        try:
+            return not _is_of_run(self._settings, self._job)
+        except AWAY:  # for a moment, the store can't be read
+            return False
 
 
 def _client(url: str, settings: CoordinatorSettings) -> Client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from typing import Annotated
 
@@ -43,10 +44,13 @@ def drain(
     """
     settings = configuration.load(config).coordinator
     with connect.client(settings, job) as client:
+        holder = connect.LockHolder(settings, job)
         told = begun(client, job, up_to)
         progress.say(f"job {job}: {sum(map(len, told.stages.values()))} lane(s) in {len(told.stages)} stage(s) drain")
         if not detach:
+            end = time.monotonic() + timeout
             wait(client, settings, job, timeout)
+            holder.wait(max(0.0, end - time.monotonic()))
     if json:
         output.as_json(told)
     progress.say(f"job {job}: {'drains' if detach else 'drained'}, deployment {told.deployment}")

@@ -248,6 +248,9 @@ def unserved(where: CoordinatorSettings, status: JobStatus) -> None:
     be running."""
     if status.served:
         return
+    if pid := connect.LockHolder(where, status.job).pid:
+        say(f"process {pid} is starting the job, ending it, or at work on its files: this is from the store")
+        return
     try:
         may_run = status.state.active and not connect.is_left_by_run(where, status.job)
     except AWAY:  # for a moment, the store can't be read

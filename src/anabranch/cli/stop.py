@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -38,10 +39,14 @@ def stop(
     """
     where = configuration.load(config).coordinator
     with connect.client(where, job) as client:
+        holder = connect.LockHolder(where, job)
         client.stop(job, now)
         haste.said(now)
         if not detach:
-            progress.say(f"job {job}: {_wait(client, where, job, timeout).state}")
+            end = time.monotonic() + timeout
+            status = _wait(client, where, job, timeout)
+            holder.wait(max(0.0, end - time.monotonic()))
+            progress.say(f"job {job}: {status.state}")
 
 
 def _wait(client: Client, where: CoordinatorSettings, job: str, timeout: float) -> JobStatus:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from anabranch.cli import connect, progress, stop
+from anabranch.cli import connect, drain, progress, stop
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.api import listening
 from anabranch.coordinator.api.client import Client
@@ -103,6 +106,34 @@ def test_a_job_whose_run_was_killed_is_said_to_rest(
     progress.unserved(alone, connect.status(alone, "delays"))
     said = "nothing is running: " if in_process else "no coordinator that serves the job answered: "
     assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_process_that_has_a_job_without_serving_it_is_named(
+    alone: CoordinatorSettings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Coordinator(Store(alone.store)).start(plan())
+    with endpoint.RunLock(alone.store, "delays"):
+        progress.unserved(alone, connect.status(alone, "delays"))
+    assert capsys.readouterr().err.startswith(f"process {os.getpid()} is starting the job, ending it, ")
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+@pytest.mark.parametrize("verb", [stop.stop, drain.drain])
+def test_who_ends_a_run_waits_until_its_process_has_released_the_job(
+    alone: CoordinatorSettings, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., None], in_process: bool
+) -> None:
+    """Spark is still being stopped. A coordinator, which has other jobs, isn't waited for."""
+    monkeypatch.setattr(drain, "begun", lambda *_: SimpleNamespace(stages={}, deployment=1))
+    monkeypatch.setattr(drain, "wait", lambda *_: None)
+    coordinator = Coordinator(Store(alone.store))
+    coordinator.start(plan() if in_process else plan(program=PROGRAM))
+    server = listening.serve(coordinator)
+    late = pytest.raises(OutOfTimeError, match=f"process {os.getpid()}") if in_process else nullcontext()
+    with endpoint.RunLock(alone.store, "delays"):
+        endpoint.write(alone.store, "delays", server.url)
+        with late:
+            verb("delays", timeout=0.0)
+    server.close()
 
 
 def test_stop_waits_until_the_leader_has_stopped_the_job(both: Pair) -> None:

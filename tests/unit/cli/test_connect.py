@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from anabranch.cli import connect
 from anabranch.config import CoordinatorSettings
 from anabranch.coordinator.jobs import plans
+from anabranch.coordinator.leadership import endpoint
 from anabranch.coordinator.store import Store, address
-from anabranch.errors import ConflictError, NotFoundError, UnreachableError
+from anabranch.errors import ConflictError, NotFoundError, OutOfTimeError, UnreachableError
 from anabranch.model.deployment_state import DeploymentState
 from tests.unit.coordinator.helpers import plan
 from tests.unit.coordinator.store.helpers import event
@@ -43,6 +45,28 @@ def test_a_change_says_what_to_start(settings: CoordinatorSettings) -> None:
 def test_a_change_of_an_unknown_job_names_the_known_ones(settings: CoordinatorSettings) -> None:
     with pytest.raises(NotFoundError, match="delays"):
         connect.client(settings, "delay")
+
+
+@pytest.mark.parametrize("job", ["delays", "new"])
+def test_a_process_that_starts_or_ends_a_job_is_named(settings: CoordinatorSettings, job: str) -> None:
+    if address.is_on_server(settings.store):
+        return  # there are no locks
+    lock = endpoint.RunLock(settings.store, job)
+    with lock, pytest.raises(ConflictError, match=f"process {os.getpid()} is starting it, ending it"):
+        connect.client(settings, job)
+
+
+def test_only_the_process_that_ran_a_job_is_waited_for(settings: CoordinatorSettings) -> None:
+    if address.is_on_server(settings.store):
+        connect.LockHolder(settings, "delays").wait(0.0)
+        return
+    with endpoint.RunLock(settings.store, "delays"):
+        holder = connect.LockHolder(settings, "delays")
+        with pytest.raises(OutOfTimeError, match=f"process {os.getpid()}, in which it ran, hasn't ended"):
+            holder.wait(0.0)
+        (endpoint.run_folder(settings.store) / "delays.lock").write_text("1\n")  # another run has the job by now
+        holder.wait(0.0)
+    holder.wait(0.0)
 
 
 def test_a_process_that_does_not_answer_hides_no_job_from_a_list(

@@ -134,8 +134,8 @@ class RunLock:
         try:
             _flock(descriptor)
         except BlockingIOError as error:
-            holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            process = f" (pid {holder})" if holder.isdigit() else ""
+            holder = _noted_pid(descriptor)
+            process = f" (pid {holder})" if holder else ""
             raise ConflictError(
                 f"job {self._job} is already running here{process}", f"anabranch stop {self._job}"
             ) from error
@@ -148,22 +148,27 @@ class RunLock:
             _held.discard(self)
 
     def is_held(self) -> bool:
-        """Whether a process holds the lock. To find out, this method briefly takes the lock in shared mode. Several
-        processes can hold the lock in shared mode at the same time. :meth:`acquire` waits a moment for such processes.
+        """Whether a process holds the lock."""
+        return self.holder() is not None
+
+    def holder(self) -> int | None:
+        """The id of the process that holds the lock: None if no process holds it, and 0 if the id isn't known. To find
+        out, this method briefly takes the lock in shared mode. Several processes can hold the lock in shared mode at
+        the same time. :meth:`acquire` waits a moment for such processes.
         """
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            return False
+            return None
         except OSError:
-            return True  # another user's lock, which can't be looked at
+            return 0  # another user's lock, which can't be looked at
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return True
+            return _noted_pid(descriptor)
         finally:
             os.close(descriptor)
-        return False
+        return None
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -191,8 +196,14 @@ def _lives(pid: int) -> bool:
     return True
 
 
+def _noted_pid(descriptor: int) -> int:
+    """The process id in a lock's file; 0 if there is none."""
+    text = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+    return int(text) if text.isdecimal() else 0
+
+
 def _flock(descriptor: int) -> None:
-    """Lock a file for this process alone. Tries several times, because :meth:`RunLock.is_held` in another process may
+    """Lock a file for this process alone. Tries several times, because :meth:`RunLock.holder` in another process may
     hold the lock for a moment. Raises BlockingIOError if the lock isn't free in any of these attempts.
     """
     for _ in range(_TRIES - 1):

@@ -116,12 +116,13 @@ def test_a_process_that_does_not_answer_serves_its_job_as_long_as_it_holds_the_l
         assert endpoint.find(url) == ({"delays": silent} if is_found else {})
 
 
-def test_whether_a_lock_is_held_can_be_asked_without_taking_it_away(url: str) -> None:
+def test_who_holds_a_lock_can_be_asked_without_taking_it_away(url: str) -> None:
     lock = RunLock(url, "delays")
-    assert not lock.is_held()
+    assert (lock.is_held(), lock.holder()) == (False, None)
     with lock:
         assert RunLock(url, "delays").is_held()
-    assert not lock.is_held()
+        assert RunLock(url, "delays").holder() == os.getpid()
+    assert (lock.is_held(), lock.holder()) == (False, None)
     with lock:  # it was given back
         pass
 
@@ -199,6 +200,7 @@ def test_a_lock_is_held_and_released_even_if_the_process_id_cannot_be_written(ur
     lock = RunLock(url, "delays")
     with no_byte_can_be_written():
         lock.acquire()
+    assert (lock.is_held(), lock.holder()) == (True, 0)
     with pytest.raises(ConflictError, match=r"already running here\n"):
         RunLock(url, "delays").acquire()
     lock.release()
