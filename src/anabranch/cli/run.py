@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 import threading
 import uuid
-from contextlib import AbstractContextManager, ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,7 +28,7 @@ from anabranch.coordinator.lineage_source import ServedJobs
 from anabranch.coordinator.store.store import Store
 from anabranch.coordinator.store.sweep_schedule import Retain
 from anabranch.coordinator.streams.input_monitor import InputMonitor
-from anabranch.errors import ConflictError, JobFailedError
+from anabranch.errors import AnabranchError, ConflictError, JobFailedError
 from anabranch.formats import Format
 from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
@@ -40,6 +37,7 @@ from anabranch.launch.preparation import Prepared
 from anabranch.model.deployment_state import DeploymentState
 from anabranch.planning.plan import Plan
 from anabranch.protocol.container import Registration
+from anabranch.protocol.deployment import StartRequest
 from anabranch.protocol.status import JobStatus
 from anabranch.systems.folders import writable
 from anabranch.systems.systems import Systems
@@ -106,6 +104,7 @@ def execute(
         AnabranchError: the job failed, or can't be started.
         ProcessBrokenError: the job can continue only in a new process, and ``replacer`` can start one.
         KeyboardInterrupt: after SIGINT. Lanes that are running end first.
+        typer.Exit: after SIGTERM, if the job hasn't been started.
     """
     from anabranch.cli import replacing
 
@@ -113,7 +112,7 @@ def execute(
     store_url, name = settings.coordinator.store, file.graph.job
     logs.bind(job=name)
     _check_process(settings)
-    with endpoint.RunLock(store_url, name), ExitStack() as served:
+    with stopping.Signals(name, replacer) as signals, endpoint.RunLock(store_url, name), ExitStack() as served:
         plan, drained = _planned(file, settings, reset_state)
         store = Store(store_url)
         retain, links = Retain.of(settings.coordinator), settings.coordinator.links
@@ -132,10 +131,11 @@ def execute(
         cores = preparation.cores(plan, settings)
         try:
             with replacer.session(settings, file.home, printed, cores, threading.Event()) as spark:
+                signals.listen()
                 executors.ready(spark, settings, file.graph, cores, progress.say)
                 prepared = takeover.deploy() if changed else _prepared(file, settings, plan, formats, known)
                 takeover.close_former(prepared, changed, endpoint.run_folder(store_url) / f"{name}.former.log")
-                coordinator.start(takeover.message(prepared, available_now, reset_state))
+                _start(coordinator, takeover.message(prepared, available_now, reset_state), signals)
                 replacer.is_done(_RESET_STATE)
                 requests = token_file.sibling(token_file.of(settings.coordinator), ".audit")
                 trail = served.enter_context(closing(Audit(requests, lambda event: store.note([event]))))
@@ -143,7 +143,7 @@ def execute(
                 served.enter_context(_measured(coordinator, name))
                 served.enter_context(lineage.reported(ServedJobs(coordinator), progress.say))
                 with InputMonitor(coordinator):
-                    return _serve(prepared, coordinator, spark, show, served, replacer, printed, trail)
+                    return _serve(prepared, coordinator, spark, show, served, replacer, signals, printed, trail)
         finally:
             served.close()
             store.close()
@@ -204,6 +204,17 @@ def _prepared(
     return prepared
 
 
+def _start(coordinator: Coordinator, request: StartRequest, signals: stopping.Signals) -> None:
+    """Start the job. From then on, a signal stops the job; until then, it leaves the job stopped."""
+    try:
+        coordinator.start(request)
+        signals.serve(coordinator)
+    except KeyboardInterrupt:
+        with suppress(AnabranchError):  # it hasn't been started
+            coordinator.stop(request.graph.job)
+        raise
+
+
 def _serve(
     prepared: Prepared,
     coordinator: Coordinator,
@@ -211,6 +222,7 @@ def _serve(
     show: tables.Show | None,
     served: ExitStack,
     replacer: Replacer,
+    signals: stopping.Signals,
     printed: Path,
     trail: AuditTrail,
 ) -> JobStatus:
@@ -226,7 +238,6 @@ def _serve(
     served.callback(server.close)
     endpoint.write(prepared.settings.coordinator.store, name, server.url)
     progress.say(f"look at it in a browser: anabranch dashboard {name} ({server.url}{dashboard.PATH})")
-    signals = _Signals(coordinator, name, replacer)
     over = threading.Event()
     shown = threading.Thread(target=tables.watch, args=(coordinator, name, over, show), daemon=True)
     shown.start()
@@ -251,13 +262,12 @@ def _serve(
     finally:
         over.set()
         shown.join(2)
-        signals.restore()
+        signals.job_ended()
         endpoint.remove(prepared.settings.coordinator.store, name)
         server.end()
     progress.summary(status)
     if status.state == DeploymentState.FAILED:
         raise JobFailedError(f"job {name} failed: {status.error}")
-    signals.check()
     return status
 
 
@@ -289,34 +299,3 @@ def _token(settings: Settings) -> str:
 def _registration(job: str) -> Registration:
     execution = os.environ.get("EXECUTION_ENV_CONTAINER_ID") or uuid.uuid4().hex
     return Registration(job=job, seat="0", execution=execution, host=socket.gethostname(), pid=os.getpid())
-
-
-class _Signals:
-    """The first SIGINT or SIGTERM stops the job, like ``anabranch stop``; the second ends the process at once."""
-
-    def __init__(self, coordinator: Coordinator, job: str, replacer: Replacer) -> None:
-        self.received: int | None = None
-        self._over = threading.Event()
-        self._replacer = replacer
-        self._coordinator = coordinator
-        self._job = job
-        self._before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def _take(self, number: int, _frame: FrameType | None) -> None:
-        if self.received is not None:
-            os._exit(128 + number)
-        self.received = number
-        self._replacer.told_to_end(number)
-        progress.say("stopping; a second signal, such as Ctrl-C, ends the process at once ...")
-        threading.Thread(target=stopping.stop, args=(self._coordinator, self._job, self._over), daemon=True).start()
-
-    def check(self) -> None:
-        """Raises KeyboardInterrupt after SIGINT."""
-        if self.received == signal.SIGINT:
-            raise KeyboardInterrupt
-
-    def restore(self) -> None:
-        self._over.set()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        sys.stderr.flush()

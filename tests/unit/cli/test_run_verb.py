@@ -1,19 +1,29 @@
-"""What ``run`` refuses before it starts Spark."""
+"""What ``run`` refuses before it starts Spark, and what it makes of a signal before its job runs."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 
 from anabranch import config
 from anabranch.cli import run
+from anabranch.cli.replacing import Replacer
 from anabranch.config import Settings
+from anabranch.container import executors
+from anabranch.coordinator.commands import start
+from anabranch.coordinator.commands.context import Context
 from anabranch.coordinator.leadership import endpoint
-from anabranch.coordinator.store import stored_jobs
-from anabranch.errors import AnabranchError, ConflictError, StoreUnavailableError
-from anabranch.launch import loading, local_store, outputs
+from anabranch.coordinator.store import Store, stored_jobs
+from anabranch.errors import AnabranchError, ConflictError, NotFoundError, StoreUnavailableError
+from anabranch.launch import loading, local_store, outputs, preparation
 from anabranch.launch.loading import JobFile
+from anabranch.protocol.deployment import StartRequest
+from anabranch.spark.session import java_program
 from anabranch.systems.embedded import EmbeddedSystem
 
 JOB = """\
@@ -70,3 +80,59 @@ def test_a_job_is_not_planned_while_another_process_may_change_it(
     lock = endpoint.RunLock(settings.coordinator.store, "delays")
     with lock, pytest.raises(ConflictError, match="already running here"):
         run.execute(file, settings, available_now=False)
+
+
+class WithoutSpark(Replacer):
+    """Starts no Spark, but handles SIGINT as PySpark does then."""
+
+    @contextmanager
+    def session(self, *_: object) -> Iterator[None]:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield None
+
+
+@pytest.mark.parametrize(("number", "ending"), [(signal.SIGTERM, typer.Exit), (signal.SIGINT, KeyboardInterrupt)])
+@pytest.mark.parametrize("moment", ["while it is planned", "once Spark has started", "once it is stored as started"])
+def test_a_signal_before_the_job_runs_ends_it_in_order(
+    file: JobFile,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    moment: str,
+    number: signal.Signals,
+    ending: type[BaseException],
+) -> None:
+    carry_out = start.run
+
+    def told(*_: object) -> None:
+        signal.raise_signal(number)
+
+    def started(context: Context, request: StartRequest) -> None:
+        carry_out(context, request)
+        told()
+
+    monkeypatch.setattr(java_program, "resolve", lambda: None)
+    monkeypatch.setattr(executors, "ready", lambda *_: None)
+    monkeypatch.setattr(preparation, "resolved", lambda *_: {})
+    if moment == "while it is planned":
+        monkeypatch.setattr(preparation, "plan", told)
+    elif moment == "once Spark has started":
+        monkeypatch.setattr(preparation, "resolved", told)
+    else:
+        monkeypatch.setattr(start, "run", started)
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(ending):
+        run.execute(file, settings, available_now=False, replacer=WithoutSpark(may=False))
+    assert "stopping; a second signal" in capsys.readouterr().err
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+    assert not endpoint.RunLock(settings.coordinator.store, "delays").is_held()
+    assert state_of(settings) == ("stopped" if moment == "once it is stored as started" else "")
+
+
+def state_of(settings: Settings) -> str:
+    """The state of the job; empty if it isn't stored."""
+    try:
+        with closing(Store.open_existing(settings.coordinator.store)) as store:
+            return stored_jobs.deployment(store, "delays").state
+    except NotFoundError:
+        return ""

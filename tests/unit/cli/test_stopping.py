@@ -1,18 +1,22 @@
-"""How ``run`` stops its job after a signal if the store can't be written at that moment."""
+"""How ``run`` stops its job after a signal, even if the store can't be written at that moment."""
 
 from __future__ import annotations
 
+import signal
 import threading
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
+import typer
 
 from anabranch.cli import stopping
+from anabranch.cli.replacing import Replacer
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import AnabranchError, ConfigError, StoreUnavailableError
 from anabranch.protocol.status import JobStatus
-from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.helpers import Clock, wait_for
 from tests.unit.coordinator.workers import JOB, Worker, running
 
 FULL = StoreUnavailableError("the disk of the store is full", "make room")
@@ -82,3 +86,33 @@ def test_nothing_is_asked_of_a_job_that_is_over() -> None:
     over = threading.Event()
     over.set()
     assert stopped(Away(FULL), over) == []
+
+
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_job_that_runs_and_decides_how_the_process_ends(number: signal.Signals, ended: bool) -> None:
+    away: Any = Away()
+    states = {"running"} if ended else {"stopping", "stopped"}
+
+    def run() -> None:
+        with stopping.Signals(JOB, Replacer(may=False)) as signals:
+            signals.serve(away)
+            if ended:
+                signals.job_ended()
+            signal.raise_signal(number)
+            wait_for(lambda: away.coordinator.status(JOB).state in states)
+            signals.job_ended()
+
+    with pytest.raises(KeyboardInterrupt) if number == signal.SIGINT else nullcontext():
+        run()
+
+
+def test_a_signal_whose_exception_python_ignored_ends_the_process_nevertheless() -> None:
+    def run() -> None:
+        with stopping.Signals(JOB, Replacer(may=False)) as signals:
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGTERM)
+            signals.serve(Coordinator(Store("sqlite://")))
+
+    with pytest.raises(typer.Exit):
+        run()
