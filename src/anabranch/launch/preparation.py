@@ -110,6 +110,7 @@ def plan(
             systems.check_matches(Matched(system=lives[name], pattern=pattern, streams=()))
     matched = patterns.found(file.graph, settings.patterns, lives, counts, known, new)
     lives |= {stream: each.system for each in matched.values() for stream in each.streams}
+    _check_topics(file.graph, systems, lives, matched)
     racked = bool(settings.assignment.racks) or settings.assignment.strategy != "none"
     around = planning.Surroundings(
         factor=settings.job.factor if kept is None else kept.factor,
@@ -150,6 +151,13 @@ def check_tables(graph: Graph, systems: Systems) -> None:
             systems.table(stream)
     for stream in stages.table_streams(graph):
         systems.of(stream).partitions(stream)
+
+
+def _check_topics(graph: Graph, systems: Systems, lives: Mapping[str, str], matched: Mapping[str, Matched]) -> None:
+    read = {*stages.read_streams(graph), *stages.intermediate_streams(graph)} - matched.keys()
+    read |= {stream for each in matched.values() for stream in each.streams}
+    used = {*read, *stages.written_streams(graph)} & lives.keys()
+    systems.check_topics({stream: lives[stream] for stream in used}, read)
 
 
 def _bases(known: JobModel | None) -> dict[str, int]:

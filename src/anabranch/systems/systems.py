@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -174,6 +174,26 @@ class Systems:
     def streams_by_topic(self) -> dict[str, str]:
         """The streams that the settings bind to topics, keyed by topic."""
         return {topic: stream for stream, topic in _topics(self._settings).items()}
+
+    def check_topics(self, used: Mapping[str, str], read: Collection[str]) -> None:
+        """Raise ConfigError if the settings bind the topic of a job's stream to another stream. A job can't read such a
+        stream, because the offsets in a checkpoint folder name only the topic. A job can write such a stream unless
+        the job also uses the other stream.
+
+        Args:
+            used: the system of each stream that the job reads or writes.
+            read: the streams that the job reads.
+        """
+        for stream, system in sorted(used.items()):
+            other = self.streams_by_topic.get(stream, stream)
+            if other == stream or stream in _topics(self._settings):
+                continue
+            if self.bound().get(other, self.default) == system and (stream in read or other in used):
+                raise ConfigError(
+                    f"the job uses the topic {stream!r} under its own name, and settings bind it to the stream "
+                    f"{other!r}, too",
+                    f"use {other!r} in the job, which may read it several times, or take out streams.{other}.topic",
+                )
 
     @property
     def default(self) -> str:

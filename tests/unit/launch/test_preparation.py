@@ -12,6 +12,7 @@ from anabranch.config import Settings
 from anabranch.errors import ConfigError, LogError
 from anabranch.launch import loading, preparation
 from anabranch.systems.embedded import EmbeddedSystem
+from anabranch.systems.kafka.system import KafkaSystem
 
 JOB = """\
 from anabranch import Job
@@ -78,3 +79,15 @@ def test_a_matching_stream_that_cannot_be_described_is_an_error(tmp_path: Path) 
     (tmp_path / "streams" / "orders-2" / "stream.json").write_bytes(b"")
     with pytest.raises(LogError, match=r"orders-2/stream\.json"):
         preparation.plan(file, settings)
+
+
+def test_an_input_whose_topic_is_bound_to_another_stream_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    monkeypatch.setattr(KafkaSystem, "counts", lambda _: {"orders": 2})
+    settings = Settings.model_validate(
+        {"systems": {"default": "kafka"}, "streams": {"raw-orders": {"topic": "orders", "format": "raw"}}}
+    )
+    with pytest.raises(ConfigError, match="the job uses the topic 'orders' under its own name"):
+        preparation.plan(loading.load(tmp_path / "job.py"), settings)

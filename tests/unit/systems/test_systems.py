@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,24 @@ def test_a_stream_has_only_settings_that_its_system_has_a_meaning_for() -> None:
     bound = {"streams": {"in": {"system": "mine", "delivery": "at-least-once"}}}
     with pytest.raises(ConfigError, match=r"streams\.in\.delivery has no meaning in the system mine"):
         systems({"class": LINES, "root": "x"}, **bound).named("mine")
+
+
+@pytest.mark.parametrize(
+    ("used", "read", "refused"),
+    [
+        ({"flights": "kafka", "raw": "kafka"}, {"flights", "raw"}, True),
+        ({"flights": "kafka", "raw": "kafka"}, {"raw"}, True),
+        ({"flights": "kafka"}, {"flights"}, True),
+        ({"flights": "kafka"}, set(), False),
+        ({"flights": "embedded", "raw": "kafka"}, {"flights", "raw"}, False),
+        ({"raw": "kafka", "other": "kafka"}, {"raw", "other"}, False),
+    ],
+)
+def test_a_topic_has_one_stream_in_a_job(used: Mapping[str, str], read: set[str], refused: bool) -> None:
+    found = Systems(Settings.model_validate({"streams": {"raw": {"system": "kafka", "topic": "flights"}}}))
+    expected = pytest.raises(ConfigError, match="the topic 'flights' under its own name") if refused else nullcontext()
+    with expected:
+        found.check_topics(used, read)
 
 
 def test_a_secret_of_a_system_is_not_kept() -> None:

@@ -45,8 +45,8 @@ class Folder:
     """A lane's checkpoint folder. Edit batches and state in it only while the lane's query is stopped or held."""
 
     def __init__(self, spark: SparkSession, uri: str, streams: Mapping[str, str] | None = None) -> None:
-        """``streams`` maps the names of streams in their systems (such as topics) to their names in the job. A
-        stream whose two names are the same is left out.
+        """``streams`` maps topics to the names of their streams in the job. A stream whose two names are the same is
+        left out.
         """
         checkpoint_layout.SURFACE.insist(spark)
         self.tree = Tree(spark, uri)
@@ -87,11 +87,11 @@ class Folder:
 
     def entry(self, batch: int) -> Entry:
         """The plan of a batch."""
-        return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
+        return offset_log.parse(self.tree.read(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}", self._streams)
 
     def planned_entry(self, batch: int) -> Entry:
         """The plan of a batch. Call this only just after Spark has written or read the plan."""
-        return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}")
+        return offset_log.parse(self.tree.read_entry(f"offsets/{batch}"), f"{self.uri}/offsets/{batch}", self._streams)
 
     def positions(self) -> dict[str, dict[int, int]]:
         """The positions after the last committed batch, by stream and partition; {} if no batch was committed."""
@@ -157,7 +157,7 @@ class Folder:
         return self._parsed(name, self.tree.read(name))
 
     def _positions(self, entry: Entry) -> dict[str, dict[int, int]]:
-        return {self._streams.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
+        return {stream: entry.positions(number) for stream, number in entry.streams().items()}
 
     def planned_positions(self, batch: int) -> dict[str, dict[int, int]]:
         """The offset at which a batch ends in each partition, by stream and partition."""
@@ -347,7 +347,7 @@ class Folder:
 
     def sources(self, batch: int) -> dict[str, int]:
         """For each stream, the index of its source in the plan of a batch."""
-        return {self._streams.get(name, name): number for name, number in self.entry(batch).streams().items()}
+        return self.entry(batch).streams()
 
     def plan_again(self, entry: Entry) -> None:
         """Replace the entry of the pending batch. Call this only if no part of the batch has been published.

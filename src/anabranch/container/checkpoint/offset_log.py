@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from anabranch.api.timers import INFINITY
@@ -33,10 +33,13 @@ class Entry:
     Attributes:
         metadata: Spark's own data about the batch, such as its watermark and its processing time.
         sources: the offset of each source, in the order of the query's plan; None if the source hasn't been read yet.
+        streams_by_topic: the names in the job of those streams whose topics have other names. They apply only to
+            offsets of Spark's Kafka source, because a stream in another system can have the same name as a topic.
     """
 
     metadata: dict[str, Any]
     sources: tuple[dict[str, Any] | None, ...]
+    streams_by_topic: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def positions(self, source: int) -> dict[int, int]:
         """The positions of a source, by partition; {} if it hasn't been read yet."""
@@ -47,9 +50,16 @@ class Entry:
         return {int(p): int(o) for p, o in held.items()}
 
     def streams(self) -> dict[str, int]:
-        """For each stream that has been read, the index of its source in the query."""
-        names = ((n, _name(each)) for n, each in enumerate(self.sources) if each is not None)
+        """For each stream that has been read, by its name in the job, the index of its source in the query."""
+        names = ((n, self._stream(each)) for n, each in enumerate(self.sources) if each is not None)
         return {name: number for number, name in names if name is not None}
+
+    def _stream(self, offset: Mapping[str, Any]) -> str | None:
+        """The name in the job of an offset's stream; None for the offset of the event-time source."""
+        if _has_stream(offset):
+            return str(offset["stream"])
+        topic = None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
+        return None if topic is None else self.streams_by_topic.get(topic, topic)
 
     def progress(self) -> Progress | None:
         """The event time with which the batch was planned; None if the entry has none."""
@@ -133,15 +143,8 @@ def _has_stream(offset: Mapping[str, Any]) -> bool:
     return isinstance(offset.get("stream"), str)
 
 
-def _name(offset: Mapping[str, Any]) -> str | None:
-    """The stream, or topic, of an offset; None for the offset of the event-time source."""
-    if _has_stream(offset):
-        return str(offset["stream"])
-    return None if "source" in offset and not isinstance(offset["source"], dict) else next(iter(offset), None)
-
-
-def parse(text: str, path: str = "") -> Entry:
-    """Read an entry. Error messages name ``path``.
+def parse(text: str, path: str = "", streams_by_topic: Mapping[str, str] | None = None) -> Entry:
+    """Read an entry. Error messages name ``path``. For ``streams_by_topic``, see :class:`Entry`.
 
     Raises:
         UnsupportedFormatError: the text is an entry of another version.
@@ -158,7 +161,7 @@ def parse(text: str, path: str = "") -> Entry:
         raise DamagedError(f"{path} is damaged: it {problem}", _RESTORE)
     try:
         sources = tuple(None if line == _NONE else json.loads(line) for line in lines[2:])
-        return Entry(json.loads(lines[1]), sources)
+        return Entry(json.loads(lines[1]), sources, streams_by_topic or {})
     except ValueError as error:
         raise DamagedError(f"{path} is damaged: {error}", _RESTORE) from error
 

@@ -231,9 +231,9 @@ def _positions(found: LaneFiles, systems: Systems) -> dict[str, dict[int, int]]:
     last = found.files.committed
     if last < 0:
         return {}
-    entry = offset_log.parse(found.files.read(f"offsets/{last}").decode())
-    names = systems.streams_by_topic
-    return {names.get(name, name): entry.positions(number) for name, number in entry.streams().items()}
+    text = found.files.read(f"offsets/{last}").decode()
+    entry = offset_log.parse(text, streams_by_topic=systems.streams_by_topic)
+    return {stream: entry.positions(number) for stream, number in entry.streams().items()}
 
 
 def _inputs(found: LaneFiles, systems: Systems) -> Iterator[Finding]:

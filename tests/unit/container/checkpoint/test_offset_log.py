@@ -162,3 +162,13 @@ def test_a_topic_may_be_called_as_the_fields_of_our_offsets_are(topic: str) -> N
     assert entry.streams() == {topic: 0}
     assert entry.positions(0) == {0: 5}
     assert entry.with_positions(0, {0: 6}).positions(0) == {0: 6}
+
+
+def test_only_topics_have_other_names_in_the_job() -> None:
+    text = "\n".join(["v1", "{}", json.dumps(source("flights", p0=5)), json.dumps({"flights": {"0": 7, "1": 8}})])
+    entry = offset_log.parse(text, streams_by_topic={"flights": "flights-kafka"})
+    assert entry.streams() == {"flights": 0, "flights-kafka": 1}
+    kept = entry.keeping({"flights": [0], "flights-kafka": [1]})
+    assert [kept.positions(n) for n in (0, 1)] == [{0: 5}, {1: 8}]
+    assert kept.with_positions(1, {1: 9}).streams() == entry.streams()
+    assert offset_log.format(entry) == text

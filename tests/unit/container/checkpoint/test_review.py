@@ -14,6 +14,7 @@ from anabranch.container.checkpoint import review
 from anabranch.container.checkpoint.review import Finding, LaneFiles
 from anabranch.container.checkpoint.soundness import Checkpoint
 from anabranch.errors import AnabranchError
+from anabranch.systems.embedded import EmbeddedSystem
 from anabranch.systems.systems import Systems
 from tests.unit.coordinator.helpers import FIRST, lane
 
@@ -101,6 +102,21 @@ def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(
     monkeypatch.setattr(os, "scandir", listed)
     with pytest.raises(OSError, match="/commits'"):
         review.local_files(f"file://{tmp_path}", its)
+
+
+def test_a_stream_is_compared_though_another_one_has_a_topic_of_its_name(tmp_path: Path) -> None:
+    EmbeddedSystem(tmp_path).create("flights", partitions=1)
+    bound = {"flights-kafka": {"system": "kafka", "topic": "flights"}}
+    settings = Settings.model_validate({"systems": {"embedded": {"root": tmp_path}}, "streams": bound})
+    files = {
+        "offsets/0": b'v1\n{"batchWatermarkMs":0}\n{"stream":"flights","id":"x","positions":{"0":5}}',
+        "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
+        "metadata": b'{"id":"x"}',
+    }
+    there = Checkpoint({name: len(content) for name, content in files.items()}, files.__getitem__)
+    found = LaneFiles(lane(FIRST), FOLDER, there)
+    ((problem,), _) = review.of_lane(found, Systems(settings, "delays"), lambda _: 0)
+    assert (problem.path, problem.problem.partition(",")[0]) == ("embedded/flights/0", "ends at offset 0")
 
 
 class Sums:
