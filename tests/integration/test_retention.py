@@ -11,6 +11,7 @@ from anabranch.coordinator.streams import start_offsets
 from anabranch.model.ssp import SSP
 from anabranch.systems.retention import Retention
 from anabranch.systems.systems import Systems
+from tests.integration.dead_letters import letters
 from tests.integration.harness import Deployed, Site
 
 
@@ -128,6 +129,22 @@ def test_a_planned_batch_that_lost_its_first_records_is_run_again_with_the_other
     skipping(site, deployed)
     deployed.ran()
     assert written(site) == [1, 4]
+
+
+def test_what_cannot_be_processed_is_put_aside_though_records_before_it_are_gone(site: Site) -> None:
+    site.log.create("in", 1)
+    job = Job("j")
+    job.read("in", key="k string", schema="n int").agg(c="count(*)").write("out")
+    deployed = site.deployed(job, on_error="dead-letter", on_null_key="dead-letter")
+    site.put("in", 0, [{"n": 1}], [b"k"])
+    deployed.ran()
+    for value, key in (({"n": 2}, b"k"), ({"n": 3}, b"k"), (b"{bad", b"k"), ({"n": 4}, None)):
+        site.put("in", 0, [value], [key])
+    site.log.purge("in", {0: 2})
+    skipping(site, deployed)
+    deployed.ran()
+    assert sorted(int(ours["offset"]) for _, _, ours in letters(site)) == [3, 4]
+    assert [value["c"] for value in site.values("out")] == [1, 2]
 
 
 @pytest.mark.long

@@ -346,6 +346,7 @@ class LaneOutputs:
             dropped=self.dropped,
             late_rows=frozenset(self.plan.late_rows),
             late=self.late.update,
+            skipping=self.sources.skipping,
         )
 
     @cached_property

@@ -32,6 +32,7 @@ class Rejections:
         dropped: called right before each batch is published, with the number of records that were dropped.
         late_rows: the labels under which late rows that become dead letters are rejected.
         late: called right before each batch is published, with the number of late rows, by SSP.
+        skipping: the streams of which lost records may be skipped.
     """
 
     spark: SparkSession
@@ -44,6 +45,7 @@ class Rejections:
     dropped: Callable[[int], None]
     late_rows: frozenset[str] = frozenset()
     late: Callable[[Mapping[str, int]], None] = lambda _: None
+    skipping: Collection[str] = ()
 
     def begin(self) -> None:
         """Forget the reports of Spark tasks about a batch that was broken off. The batch's records are read again,
@@ -71,13 +73,19 @@ class Rejections:
         for source in self.sources:
             if source.node.name in self.reports:
                 ranges = batch.ranges(source.stream, source.starts)
-                found = source.faulty(measured.get(source.name, {}), ranges, batch.at)
+                seen, skips_lost = measured.get(source.name, {}), source.stream in self.skipping
+                found = source.faulty(seen, ranges, batch.at, skips_lost=skips_lost)
                 if found is not None:
                     self._put_aside(found, label(source.node))
         if any(Marks.of(seen).keyless for seen in measured.values()):
             frames = by_node(
                 self.sources,
-                lambda s: s.keyless(measured.get(s.name, {}), batch.ranges(s.stream, s.starts), batch.at),
+                lambda s: s.keyless(
+                    measured.get(s.name, {}),
+                    batch.ranges(s.stream, s.starts),
+                    batch.at,
+                    skips_lost=s.stream in self.skipping,
+                ),
             )
             self._put_aside(self.keyless_rows(frames), self.into_state)
 

@@ -135,7 +135,7 @@ class Source:
             )
         return self.intake.rows(opened, task, stream, self.fail, source=self.number, today=today)
 
-    def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame | None:
+    def faulty(self, measured: Measured, ranges: Mapping[int, Range], at: int, *, skips_lost: bool) -> DataFrame | None:
         """The unreadable records of a batch, in the form of :meth:`RecordDecoding.faulty`. None if all records are
         readable, or if the source is an intermediate stream. For a broadcast stream, only the records that this lane
         must reject are included; see :meth:`BroadcastRouting.first`.
@@ -144,21 +144,24 @@ class Source:
             measured: the observations of the batch, which say where to look for unreadable records.
             ranges: the offsets that the batch reads, by partition.
             at: when the batch was planned, in Unix ms.
+            skips_lost: whether to skip offsets that the stream no longer has, as the batch has done.
         """
         mask = Marks.of(measured).faulty
         if self.intake is None or not mask:
             return None
-        again = self.again(marked(mask, ranges))
+        again = self.again(marked(mask, self._kept(ranges) if skips_lost else ranges))
         mine = self._own(again) if self.audience is None else again.where(self.audience.first())
         return self.intake.faulty(mine, self.number, day(at))
 
-    def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int) -> DataFrame:
+    def keyless(self, measured: Measured, ranges: Mapping[int, Range], at: int, *, skips_lost: bool) -> DataFrame:
         """The rows of a batch's records, from all blocks of offsets that may contain null keys according to
         ``measured``. Rows of records with keys in these blocks are included as well. For a broadcast stream, only the
         rows of the task :data:`FIRST` are included, because a record must be rejected only once. For the arguments, see
         :meth:`faulty`.
         """
-        rows = self.rows(self.opened(self.again(marked(Marks.of(measured).keyless, ranges))), day(at))
+        mask = Marks.of(measured).keyless
+        again = self.again(marked(mask, self._kept(ranges) if mask and skips_lost else ranges))
+        rows = self.rows(self.opened(again), day(at))
         return rows if self.audience is None else rows.where(meta_column.field("task") == FIRST)
 
     def maxima(self, measured: Measured) -> dict[str, int]:
@@ -177,10 +180,14 @@ class Source:
         Records that the stream no longer has can't be observed again. If records are missing, the watermark
         might not advance until the lane has read more records.
         """
+        wanted = {p: [each] for p, each in self._kept(ranges).items()}
+        return measured(self.opened(self.again(wanted)), self.measures(day(at))) if wanted else {}
+
+    def _kept(self, ranges: Mapping[int, Range]) -> dict[int, Range]:
+        """The ``ranges`` without the offsets before each partition's oldest existing record."""
         starts = self.system.starts(self.stream)
         kept = {p: (max(first, starts.get(p, 0)), end) for p, (first, end) in ranges.items()}
-        wanted = {p: [(first, end)] for p, (first, end) in kept.items() if end > first}
-        return measured(self.opened(self.again(wanted)), self.measures(day(at))) if wanted else {}
+        return {p: (first, end) for p, (first, end) in kept.items() if end > first}
 
 
 def day(at: int) -> Column:

@@ -80,10 +80,15 @@ class LaneSources:
         }
 
     @property
+    def skipping(self) -> frozenset[str]:
+        """The streams of which lost records may be skipped."""
+        return frozenset(s.stream for s in self.all if self.plan.systems.on_data_loss(s.stream) != _FAIL)
+
+    @property
     def skips_lost(self) -> bool:
         """Whether Spark's own connector reads one of the streams, and is allowed to skip lost records of this stream.
         If the stream ends before the lane's position, such a connector continues from the stream's end."""
-        return any(s.system.connector and self.plan.systems.on_data_loss(s.stream) != _FAIL for s in self.all)
+        return any(s.system.connector and s.stream in self.skipping for s in self.all)
 
     @property
     def has_event_time(self) -> bool:
