@@ -176,7 +176,7 @@ def _published(systems: Systems, lane: Lane, found: Acceptance) -> int:
     """
     if found.folder is None or not found.folder.pending:
         return -1
-    new = False if found.folder.committed() >= lane.first_batch else None
+    new = False if lane.took_outputs(found.folder.committed()) else None
     systems.recover(lane, lane.epoch, new=new)
     systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
     return systems.published(lane)

@@ -122,7 +122,7 @@ class _Check:
     def _published(self, lane: Lane, folder: Folder) -> int:
         """Fence a lane's outputs, so no former process of the lane can publish anything. Returns the last batch of
         which at least a part is in an exactly-once output or a table; -1 if there is no such batch."""
-        new = False if folder.committed() >= lane.first_batch else None
+        new = False if lane.took_outputs(folder.committed()) else None
         self._systems.recover(lane, lane.epoch, new=new)
         self._systems.fence_tables(lane, lane.epoch, new=new, foreign=True)
         return self._systems.published(lane)

@@ -210,6 +210,12 @@ class Lane(Document, frozen=True, kw_only=True):
         have no report from the lane."""
         return self.last_batch < self.first_batch
 
+    def took_outputs(self, committed: int) -> bool:
+        """Whether the lane is known to have taken over its outputs before. If so, the outputs must have its markers.
+        ``committed`` is the last batch that was committed in the lane's folder; -1 if there is none.
+        """
+        return self.ran or committed >= self.first_batch
+
     @property
     def start_is_known(self) -> bool:
         """Whether the lane's start offsets are known. For a lane without predecessors, they are always known. For any

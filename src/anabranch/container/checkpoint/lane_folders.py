@@ -72,9 +72,9 @@ class LaneFolders:
                 )
             if not lane.abandoned:
                 _lock(folder, unless)
-            began = folder.committed() >= lane.first_batch
-            self.systems.recover(lane, epoch, new=False if began else None)
-            self.systems.fence_tables(lane, epoch, new=False if began else None, foreign=True)
+            new = False if lane.took_outputs(folder.committed()) else None
+            self.systems.recover(lane, epoch, new=new)
+            self.systems.fence_tables(lane, epoch, new=new, foreign=True)
         published = -1 if checked and not lane.folder_epoch else self.published(lane)
         if not lane.folder_epoch:
             self.check_new(lane, published)
@@ -197,13 +197,14 @@ class LaneFolders:
         """The folder that a lane of a job has, or would have, for an epoch."""
         return Folder(self.spark, f"{self.root}/{job}/{lane}/{epoch}", self.systems.streams_by_topic)
 
-    def withdrawn(self, lane: Lane, epoch: int, *, began: bool) -> int:
+    def withdrawn(self, lane: Lane, epoch: int, *, committed: int) -> int:
         """Withdraw a lane's right to write to its exactly-once output streams until the lane takes over its outputs
         again; see :meth:`anabranch.systems.contract.System.withdraw`. Call this only after the lane's query has ended.
-        ``began`` says whether a batch of the lane was committed. Returns the last batch that, after the call, is at
-        least partly in an exactly-once output or a table; -1 if there is no such batch.
+        ``committed`` is the last batch that was committed in the lane's folder; -1 if there is none. Returns the last
+        batch that, after the call, is at least partly in an exactly-once output or a table; -1 if there is no such
+        batch.
         """
-        return self.systems.withdraw(lane, epoch, new=False if began else None)
+        return self.systems.withdraw(lane, epoch, new=False if lane.took_outputs(committed) else None)
 
     def seen(self, lane: Lane) -> int:
         """Like :meth:`published`, but for a running lane, and only for exactly-once output streams in which rows become

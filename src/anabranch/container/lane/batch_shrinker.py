@@ -80,8 +80,8 @@ class BatchShrinker:
         if not most or query.plan.real_time or not self._can_shrink():
             return
         attempt, folder = self._attempt, self._attempt.folder
-        began = folder.committed() >= attempt.lane.first_batch
-        if attempt.lane_folders.withdrawn(attempt.lane, attempt.epoch, began=began) >= folder.planned():
+        seen = attempt.lane_folders.withdrawn(attempt.lane, attempt.epoch, committed=folder.committed())
+        if seen >= folder.planned():
             return  # a Spark task that continued after the end of the query has made part of the batch visible
         starting: dict[str, dict[int, int]] = {}
         for ssp, offset in attempt.starting.items():

@@ -242,7 +242,7 @@ def taken_back(lane_folders: LaneFolders, lane: Lane, epoch: int, folder: Folder
     batch = folder.planned()
     crash_points.reach(crash_points.BROKEN, lane.id, batch)
     folder.note_broken(batch)
-    seen = lane_folders.withdrawn(lane, epoch, began=folder.committed() >= lane.first_batch)
+    seen = lane_folders.withdrawn(lane, epoch, committed=folder.committed())
     crash_points.reach(crash_points.WITHDRAWN, lane.id, batch)
     if seen >= batch:
         log.info("a batch that was broken off is finished: part of it is already visible", lane=lane.id, batch=batch)

@@ -86,6 +86,7 @@ class LaneDrain:
     def by_batches(self) -> bool:
         """Drain with a separate query for each planned batch. Call this only if no query of the lane is running."""
         self._queries.make()
+        self._queries.take_outputs()  # before the lane reports that it runs, which the store takes as having markers
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing
         return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())

@@ -114,13 +114,18 @@ class Queries:
             until_started(started)
         return self._runs(query, started)
 
+    def take_outputs(self) -> None:
+        """Take over the lane's outputs, unless a query of this attempt was started, which has done so."""
+        attempt, last = self._attempt, self._attempt.folder.planned()
+        if attempt.started is None:
+            attempt.current.take(attempt.folder.batch(last) if last >= 0 else None)
+
     def run_planned(self) -> None:
-        """Run the planned batch, and no other."""
+        """Run the planned batch, and no other. Call this only after :meth:`take_outputs`."""
         attempt = self._attempt
         last = attempt.folder.batch(attempt.folder.planned())
-        taken = attempt.started is not None
         attempt.reporter.update(begun=True, halted="")
-        started = attempt.started = attempt.current.start(once=True, last=last, pending=True, taken=taken)
+        started = attempt.started = attempt.current.start(once=True, last=last, pending=True, taken=True)
         while not started.awaitTermination(1):
             if not last.drains:  # emitting much state can take a long time without visible progress
                 self._upkeep.look(started)

@@ -257,8 +257,8 @@ class LaneFolders:
         self.seen = seen
         self.withdrawn_from: list[int] = []
 
-    def withdrawn(self, lane: Any, epoch: int, *, began: bool) -> int:
-        assert began
+    def withdrawn(self, lane: Any, epoch: int, *, committed: int) -> int:
+        assert committed == 6
         self.withdrawn_from.append(epoch)
         return self.seen
 

@@ -6,13 +6,15 @@ import errno
 import os
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from anabranch.container.lane.drain import LaneDrain
 from anabranch.container.lane.handover import PrestartedQuery
 from anabranch.container.lane.queries import Queries
 from anabranch.errors import StateError
+from anabranch.protocol.drain import DrainOrder
 
 WITHIN = 5.0
 
@@ -137,3 +139,44 @@ def test_lanes_that_wait_for_their_outputs_hold_up_no_other() -> None:
         never.set()
         for each in threads:
             each.join()
+
+
+@pytest.mark.parametrize(("started", "expected"), [(None, ["took", "halted"]), (object(), ["halted"])])
+def test_a_lane_that_has_nothing_to_drain_takes_its_outputs_before_it_says_so(
+    started: object, expected: list[str]
+) -> None:
+    """The store takes this report as saying that the outputs have markers of the lane."""
+    steps: list[str] = []
+
+    def update(halted: str, **_: object) -> None:
+        steps.extend(["halted"] if halted else [])
+
+    query = SimpleNamespace(lane=SimpleNamespace(id="0-a"), take=lambda _: steps.append("took"))
+    attempt: Any = SimpleNamespace(
+        folder=SimpleNamespace(pending=False, planned=lambda: -1, committed=lambda: -1),
+        folder_in_use=None,
+        started=started,
+        current=query,
+        build_query=lambda: query,
+        use=lambda its: its,
+        positions=dict,
+        clock=None,
+        starting={},
+        lane_folders=SimpleNamespace(systems=None),
+        inputs=SimpleNamespace(ssps=()),
+        life=SimpleNamespace(
+            drain=lambda: DrainOrder(uuid="1"),
+            upstream_ended=lambda: False,
+            stops=lambda: "halted" in steps,
+            pause=lambda _: None,
+        ),
+        reporter=SimpleNamespace(
+            current=SimpleNamespace(drain=SimpleNamespace(halted=""), progress=SimpleNamespace(positions={})),
+            update=update,
+        ),
+    )
+    other: Any = SimpleNamespace()
+    queries = Queries(attempt, other, other, cast(Any, SimpleNamespace(shrink=lambda _: None)), lambda: False)
+    drain = LaneDrain(attempt, other, other, queries, other, lambda _: None)
+    assert not drain.by_batches()
+    assert steps == expected
