@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import threading
@@ -28,7 +29,9 @@ from anabranch.model.hashing import partitions_for
 from anabranch.systems.kafka import markers, transactions
 from anabranch.systems.kafka.holder import Holder
 from anabranch.systems.kafka.markers import Marker, Markers
+from anabranch.systems.kafka.output import KafkaOutput
 from anabranch.systems.kafka.transactions import SlotTransaction, SlotWriter, fence
+from anabranch.systems.output import Target
 from anabranch.systems.records import RECORD_SCHEMA
 from tests.broker.slots import AT, PARTITIONS, PATIENCE, Place, fresh_process, marker, read, records, servers, spread
 
@@ -241,6 +244,17 @@ def test_a_record_that_is_too_large_is_named(servers: str, size: int, limit: str
     wait(lambda: not place.held_up)
     assert not place.write(0, ["a"])
     assert place.seen() == ["a"]
+
+
+def test_many_records_fit_a_topic_that_takes_only_small_batches(servers: str) -> None:
+    place = Place(servers)
+    place.create(f"{place.topic}-small", **{"max.message.bytes": "20000"})
+    output = KafkaOutput(place.writer(), {"small": f"{place.topic}-small"})
+    given, partitions = spread(records([random.Random(n).randbytes(1000).hex() for n in range(200)]))
+    writer = output.writer(0, 0)
+    writer.write(Target("small", PARTITIONS), 0, partitions, given)
+    writer.close()
+    assert len(read(place.settings, f"{place.topic}-small")) == 200
 
 
 @pytest.mark.parametrize("count", [1, 9])

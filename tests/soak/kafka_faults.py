@@ -283,13 +283,13 @@ def _set_quota(story: _Story, **changes: str) -> None:
 
 
 def _size(story: _Story) -> str:
-    """The output takes only small batches of messages for a while.
+    """The output takes no messages of this size for a while.
 
     Below 78 bytes, brokers couldn't even write the end of a transaction.
     """
     story.feed(0.3)
     process = story.start()
-    story.set_topic(LATE, max_message_bytes="300")
+    story.set_topic(LATE, max_message_bytes="100")
     story.feed(0.3)
     error = story.until_said(process, "failed", "is larger than the topic takes")
     assert "max.message.bytes" in process.stderr, process.stderr

@@ -53,7 +53,7 @@ class KafkaAppender:
         self._topic = topics.topic(stream)
         self._count = len(topics.describe(stream).partitions)
         self._next = uuid.uuid4().int % self._count
-        self._limit = topics.largest(self._topic)
+        self._limit = topics.largest([self._topic])[self._topic]
         self._producer, self._health = self._cluster.open(Producer, self._properties())
         self._sent = self._written = self._refused = 0
         self._failed: list[tuple[int, KafkaError]] = []

@@ -23,6 +23,7 @@ from anabranch.systems.kafka.bounded_calls import BoundedCalls
 from anabranch.systems.kafka.clients import librdkafka, shown
 from anabranch.systems.kafka.markers import Marker, Markers
 from anabranch.systems.kafka.relogin import Relogin
+from anabranch.systems.kafka.topics import LARGEST
 
 __all__ = ["PATIENCE", "TAKEN_OVER", "Holder", "LostRecord", "passes"]
 
@@ -47,7 +48,6 @@ _TUNED = {
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 131_072,
 }
-_MESSAGE_LIMIT = 1_000_000  # librdkafka's default of message.max.bytes
 _POLL_EVERY = 5_000  # rows
 _BRIEFLY = 10.0  # seconds for an abort, which only shortens the wait of readers
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
@@ -76,12 +76,17 @@ class Holder:
         lost: the transaction's records that the producer or the brokers refused.
         message_limit: the producer's size limit for a record, in bytes.
 
+    Args:
+        batch_size: the size in bytes up to which the topics take batches of records. The producer sends records in
+            batches of at most this size, and of at most ``LARGEST`` bytes, unless the settings have another
+            ``batch.size``. A larger record is sent by itself.
+
     Raises:
         ConfigError: the client refuses the settings, or the brokers refuse ``transaction_timeout``.
         AnabranchError: the id can't be initialized.
     """
 
-    def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
+    def __init__(self, settings: KafkaSettings, transactional_id: str, batch_size: int = LARGEST) -> None:
         self.instance = uuid.uuid4().hex
         self.seen = ""
         self.begun: float | None = None
@@ -90,6 +95,7 @@ class Holder:
         self._troubles: deque[KafkaError] = deque(maxlen=1)
         properties = {
             **_TUNED,
+            "batch.size": max(1, min(LARGEST, batch_size)),
             **librdkafka(settings),
             "transactional.id": transactional_id,
             "transaction.timeout.ms": durations.parse(settings.transaction_timeout),
@@ -97,7 +103,7 @@ class Holder:
             "on_delivery": functools.partial(_note, self.lost),
             "error_cb": self._troubles.append,
         }
-        self.message_limit = int(properties.get("message.max.bytes", _MESSAGE_LIMIT))
+        self.message_limit = int(properties.get("message.max.bytes", LARGEST))
         try:
             self._producer = Producer(properties)
             self._relogin = Relogin(settings, self._producer, properties)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -46,12 +46,24 @@ class KafkaOutput:
 
     def limit(self, stream: str) -> float:
         settings, topic = self.writer_of.settings, self.topics[stream]
-        known, at = _limits.get((settings.bootstrap_servers, topic), (0, -math.inf))
-        if time.monotonic() - at > _KNOWN_FOR:
-            known = Topics(Cluster(settings)).largest(topic)
-            _limits[settings.bootstrap_servers, topic] = known, time.monotonic()
         mine = int(librdkafka(settings).get("message.max.bytes", LARGEST))
-        return min(known, mine) - _OVERHEAD
+        return min(_looked_up(settings, [topic])[topic], mine) - _OVERHEAD
+
+    def batch_size(self) -> int:
+        """The size in bytes up to which all topics of the lane take batches of records."""
+        return min(_looked_up(self.writer_of.settings, self.topics.values()).values())
+
+
+def _looked_up(settings: KafkaSettings, topics: Iterable[str]) -> dict[str, int]:
+    """The size limit of each topic. Limits that this process has looked up in the last ``_KNOWN_FOR`` seconds aren't
+    looked up again."""
+    places = {topic: (settings.bootstrap_servers, topic) for topic in topics}
+    now = time.monotonic()
+    unknown = [topic for topic, place in places.items() if now - _limits.get(place, (0, -math.inf))[1] > _KNOWN_FOR]
+    if unknown:
+        found = Topics(Cluster(settings)).largest(unknown)
+        _limits.update({places[topic]: (limit, now) for topic, limit in found.items()})
+    return {topic: _limits[place][0] for topic, place in places.items()}
 
 
 @dataclass
@@ -68,7 +80,7 @@ class _Transactions:
         if not records.num_rows:
             return
         if slot not in self._open:
-            self._open[slot] = self.output.writer_of.open(slot, self.batch)
+            self._open[slot] = self.output.writer_of.open(slot, self.batch, self.output.batch_size)
             self._streams[slot] = target.stream
         self._open[slot].write(self.output.topics[target.stream], records, partitions)
         self._rows[slot] = self._rows.get(slot, 0) + records.num_rows

@@ -162,7 +162,7 @@ class KafkaSystem(System):
         return self._controls.get()
 
     def publisher(self, lane: Lane, epoch: int) -> output.KafkaPublisher:
-        topics = {stream: self.topic(stream) for stream in lane.outputs}
+        topics = {stream: self.topic(stream) for stream in lane.outputs if lane.system(stream) == self.name}
         return output.KafkaPublisher(self.settings, topics, self, lane, epoch)
 
     def fence(self, lane: Lane, epoch: int, new: bool | None) -> None:

@@ -65,12 +65,13 @@ class Topics:
             )
         return topic
 
-    def largest(self, topic: str) -> int:
-        """The size limit in bytes of a topic's batches of records; ``LARGEST`` if it can't be looked up."""
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        wait = self.cluster.patience
-        answer = self.cluster.ask(lambda admin: admin.describe_configs([resource], request_timeout=wait))[resource]
-        return LARGEST if isinstance(answer, KafkaError) else int(answer[LIMIT].value)
+    def largest(self, topics: Iterable[str]) -> dict[str, int]:
+        """The size limit in bytes of each topic's batches of records; ``LARGEST`` if it can't be looked up."""
+        resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
+        asked, wait = [*resources.values()], self.cluster.patience
+        answers = self.cluster.ask(lambda admin: admin.describe_configs(asked, request_timeout=wait))
+        found = {topic: answers[resource] for topic, resource in resources.items()}
+        return {t: LARGEST if isinstance(a, KafkaError) else int(a[LIMIT].value) for t, a in found.items()}
 
     def counts(self) -> dict[str, int]:
         """The partition count of each stream, by the stream's name. Topics whose names begin with ``__``, such as

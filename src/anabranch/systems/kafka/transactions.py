@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +23,7 @@ from anabranch.systems.kafka.fencing import fence
 from anabranch.systems.kafka.holder import PATIENCE, TAKEN_OVER, Holder, LostRecord
 from anabranch.systems.kafka.kept_clients import KeptClients
 from anabranch.systems.kafka.markers import Marker, Markers
+from anabranch.systems.kafka.topics import LARGEST
 
 __all__ = ["SlotTransaction", "SlotWriter", "close", "fence"]
 
@@ -59,11 +60,15 @@ class SlotWriter:
     group: str
     epoch: int
 
-    def open(self, slot: int, batch: int) -> SlotTransaction:
+    def open(self, slot: int, batch: int, batch_size: Callable[[], int] = lambda: LARGEST) -> SlotTransaction:
         """Take a slot for a batch, and return a transaction with which to write the slot's part of the batch. From then
         on, the slot's previous owner can't write to it.
 
         After any error other than FencedError, open the same batch again. Even so, the batch takes effect only once.
+
+        Args:
+            batch_size: returns the size in bytes up to which the topics take batches of records. Called only if this
+                process has no producer for the slot yet.
 
         Raises:
             FencedError: a newer process has the lane, or the lane is closed. Stop and write nothing more.
@@ -78,7 +83,7 @@ class SlotWriter:
                 return SlotTransaction(self, kept, slot, batch, marker)
             kept.drop()
         crash_points.reach(crash_points.OPENING, self.lane, batch)
-        holder = Holder(self.settings, self._id(slot))
+        holder = Holder(self.settings, self._id(slot), batch_size())
         try:
             marker = self.marker(slot)
         except BaseException:
@@ -332,6 +337,6 @@ def _too_large(holder: Holder) -> AnabranchError:
         )
     return AnabranchError(
         f"{named} is larger than the topic takes, or was sent in a batch of records that is",
-        f"raise max.message.bytes of topic {worst.topic} above its size, and at least to batch.size of "
-        "[systems.kafka.client] (1000000 by default)",
+        f"raise max.message.bytes of topic {worst.topic} above its size; if it is above it already, let this user "
+        "describe the topic's configuration, and leave batch.size out of [systems.kafka.client], so that batches fit",
     )

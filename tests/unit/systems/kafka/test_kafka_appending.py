@@ -58,7 +58,7 @@ def appender() -> KafkaAppender:
     topics = SimpleNamespace(
         cluster=cluster,
         topic=str,
-        largest=lambda _: 1_000_000,
+        largest=lambda topics: dict.fromkeys(topics, 1_000_000),
         describe=lambda _: SimpleNamespace(partitions={0: None}),
     )
     return KafkaAppender(topics, "s")  # type: ignore[arg-type]
