@@ -55,12 +55,19 @@ _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 
 @dataclass(frozen=True)
 class LostRecord:
-    """A record that the producer or the brokers didn't accept."""
+    """A record that the producer or the brokers didn't accept.
+
+    Attributes:
+        size: the size in bytes of the record's key, value and headers, without the overhead of sending them. If the
+            brokers refused the record, its headers don't count, because the client doesn't return them.
+        never_sent: whether the producer itself refused the record.
+    """
 
     error: KafkaError
     topic: str
     key: bytes | None
     size: int
+    never_sent: bool = False
 
 
 class Holder:
@@ -146,8 +153,9 @@ class Holder:
                         check()
                         continue
                     except KafkaException as error:
-                        value, key = row[:2]
-                        self.lost.append(LostRecord(error.args[0], topic, key, len(value or b"") + len(key or b"")))
+                        value, key, headers = row[0], row[1], row[6] if len(row) > 6 else None
+                        size = _size(key, value, headers)
+                        self.lost.append(LostRecord(error.args[0], topic, key, size, never_sent=True))
                         raise
                     break
             with _unmasked():
@@ -217,8 +225,13 @@ def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[A
 
 def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) -> None:
     if error is not None and error.code() not in _PURGED:
-        key, value = message.key(), message.value()
-        lost.append(LostRecord(error, message.topic() or "", key, len(key or b"") + len(value or b"")))
+        key = message.key()
+        lost.append(LostRecord(error, message.topic() or "", key, _size(key, message.value(), message.headers())))
+
+
+def _size(key: Any, value: Any, headers: Any) -> int:
+    parts = [key, value, *(part for name, text in headers or () for part in (name.encode(), text))]
+    return sum(len(part) for part in parts if part is not None)
 
 
 @contextmanager

@@ -325,14 +325,15 @@ def _may_be_timestamps(lost: Sequence[LostRecord]) -> bool:
 
 
 def _too_large(holder: Holder) -> AnabranchError:
-    """An error that names the largest of the refused records. Brokers refuse a batch of records as a whole. So the
-    other refused records may be small enough.
+    """An error that names the record that the producer refused as too large or, if the brokers did so, the largest of
+    the refused records. Brokers refuse a batch of records as a whole. So the other refused records may be small enough.
     """
-    worst = max(holder.lost, key=lambda lost: lost.size)
+    too_large = (lost for lost in holder.lost if lost.error.code() == KafkaError.MSG_SIZE_TOO_LARGE)
+    worst = max(too_large, key=lambda lost: (lost.never_sent, lost.size))
     named = f"a record of {worst.size} bytes for topic {worst.topic}, key {str(worst.key)[:60]},"
-    if worst.size > holder.message_limit:
+    if worst.never_sent:
         return AnabranchError(
-            f"{named} is larger than the producer's limit of {holder.message_limit} bytes",
+            f"{named} is larger than the producer's limit of {holder.message_limit} bytes, its overhead included",
             f'raise [systems.kafka.client] "message.max.bytes", and max.message.bytes of topic {worst.topic} with it',
         )
     return AnabranchError(
