@@ -21,6 +21,8 @@ from anabranch.systems.records import RECORD_SCHEMA
 
 __all__ = ["KafkaAppender"]
 
+_LEAST, _MOST = 1000, 1_000_000_000
+"""The range in which librdkafka's size limit for a record must be. A topic can have any limit."""
 _SERVED_EVERY = 256
 _STEP_SECONDS = 0.1
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
@@ -180,7 +182,7 @@ class KafkaAppender:
         return where
 
     def _properties(self) -> dict[str, Any]:
-        limit = max(1000, self._limit)
+        limit = min(max(_LEAST, self._limit), _MOST)
         return {
             "acks": "all",
             "enable.idempotence": True,

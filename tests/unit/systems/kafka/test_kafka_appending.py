@@ -48,17 +48,19 @@ class Producer:
         return
 
 
-def appender() -> KafkaAppender:
+def made(*_: object) -> tuple[Any, None]:
+    return Producer(), None
+
+
+def appender(limit: int = 1_000_000, opens: Callable[..., tuple[Any, None]] = made) -> KafkaAppender:
     def check(*_: object) -> None:
         raise AnabranchError("the cluster doesn't answer", "start it")
 
-    cluster = SimpleNamespace(
-        open=lambda *_: (Producer(), None), patience=0.0, check=check, explained=lambda *_: AnabranchError("no", "do")
-    )
+    cluster = SimpleNamespace(open=opens, patience=0.0, check=check, explained=lambda *_: AnabranchError("no", "do"))
     topics = SimpleNamespace(
         cluster=cluster,
         topic=str,
-        largest=lambda topics: dict.fromkeys(topics, 1_000_000),
+        largest=lambda topics: dict.fromkeys(topics, limit),
         describe=lambda _: SimpleNamespace(partitions={0: None}),
     )
     return KafkaAppender(topics, "s")  # type: ignore[arg-type]
@@ -83,3 +85,12 @@ def test_an_error_says_how_many_records_were_written(
     assert (caught.value.published, caught.value.unsure) == (published, unsure)
     assert f"{published} record{'' if published == 1 else 's'} written" in caught.value.what
     assert (f", and {unsure} more may have been written" in caught.value.what) == bool(unsure)
+
+
+@pytest.mark.parametrize("limit", [0, 1_048_588, 1_000_000_001, 2**31 - 1])
+def test_the_client_accepts_every_limit_that_a_topic_can_have(limit: int) -> None:
+    def real(client: Callable[[dict[str, Any]], Any], properties: dict[str, Any]) -> tuple[Any, None]:
+        return client({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **properties}), None
+
+    with appender(limit, real):
+        pass
