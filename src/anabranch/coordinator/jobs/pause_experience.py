@@ -42,7 +42,7 @@ _STATELESS = {
 _STATEFUL = {
     Kind.SAME: 1.2,
     Kind.FACTOR: 1.1,
-    Kind.EXPANDED: 3.0,
+    Kind.EXPANDED: 4.6,
     Kind.REWOUND: 3.2,
     Kind.MOVED: 2.5,
     Kind.VERSION: 9.0,
