@@ -47,6 +47,9 @@ class Producer:
     def abort_transaction(self, timeout: float) -> None:
         pass
 
+    def poll(self, timeout: float) -> None:
+        pass
+
     def produce(self, *record: object) -> None:
         raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
 
