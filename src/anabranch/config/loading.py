@@ -20,6 +20,8 @@ __all__ = ["FILE_NAME", "PREFIX", "drop_environment", "load", "of_job", "read_to
 
 FILE_NAME = "anabranch.toml"
 PREFIX = "ANABRANCH__"
+_OF_MACHINE = ("coordinator", "spark")
+"""The sections whose settings depend on the machine. A coordinator's containers get them from its environment."""
 
 
 def load(file: Path | None = None, beside: Path | None = None, over: Mapping[str, Any] | None = None) -> Settings:
@@ -66,17 +68,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def environment_of_containers() -> dict[str, str]:
     """The environment for containers of jobs whose settings are stored: this process's environment without anabranch's
-    settings. Only the settings in the sections ``COORDINATOR`` and ``SPARK`` stay, because they depend on the machine.
+    settings. Only the sections in ``_OF_MACHINE``, and the settings in them, stay.
     """
-    its = tuple(f"{PREFIX}{section}__" for section in ("COORDINATOR", "SPARK"))
-    return {name: text for name, text in os.environ.items() if name.startswith(its) or not name.startswith(PREFIX)}
+    return {name: text for name, text in os.environ.items() if _section(name) in (None, *_OF_MACHINE)}
 
 
 def drop_environment() -> list[str]:
     """Remove anabranch's settings from this process's environment, so that neither this process nor the processes that
     it starts obey them. Returns the names of the removed variables.
     """
-    names = sorted(name for name in os.environ if name.upper().startswith(PREFIX))
+    names = sorted(name for name in os.environ if _section(name) is not None)
     for name in names:
         del os.environ[name]
     return names
@@ -120,6 +121,11 @@ def _find(file: Path | None, beside: Path | None) -> Path | None:
         if (folder / FILE_NAME).is_file():
             return (folder / FILE_NAME).resolve()
     return None
+
+
+def _section(name: str) -> str | None:
+    """The section that an environment variable sets, as a whole or in part. None if the variable is no setting."""
+    return name[len(PREFIX) :].split("__", maxsplit=1)[0].lower() if name.upper().startswith(PREFIX) else None
 
 
 def _environment() -> dict[str, Any]:

@@ -245,6 +245,28 @@ def test_a_wrong_variable_is_told(
     assert cure in caught.value.cure
 
 
+@pytest.mark.parametrize(
+    ("variable", "stays"),
+    [
+        ("ANABRANCH__COORDINATOR__PERIOD", True),
+        ("ANABRANCH__COORDINATOR", True),
+        ("ANABRANCH__SPARK__MEMORY", True),
+        ("ANABRANCH__SPARK", True),
+        ("ANABRANCH__Spark", True),
+        ("ANABRANCH__SPARKS", False),
+        ("ANABRANCH__JOB__FACTOR", False),
+        ("ANABRANCH__JOB", False),
+        ("anabranch__job__factor", False),
+        ("ANABRANCH_RACK", True),
+    ],
+)
+def test_containers_get_the_sections_of_the_machine_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variable: str, stays: bool
+) -> None:
+    monkeypatch.setenv(variable, "{}")
+    assert config.environment_of_containers().get(variable) == ("{}" if stays else None)
+
+
 def test_a_file_that_isn_t_there_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match=r"no configuration file .*none\.toml"):
         config.load(tmp_path / "none.toml")
