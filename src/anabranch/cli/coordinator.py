@@ -6,10 +6,10 @@ import ipaddress
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -78,9 +78,9 @@ def coordinator(
     reached = url or f"{'http' if trust is None else 'https'}://{host}:{listener.getsockname()[1]}"
     store = Store(settings.store)
     token = tokens.operate or token_file.made(token_file.of(settings))
-    ended = threading.Event()
+    signals = SimpleQueue[int]()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda received, _: signals.put(received))
     served = Coordinator(store, lease=lease, grace=grace, retain=Retain.of(settings), links=settings.links)
     election = Election(store, reached, boottime, lease, grace)
     local = (launcher or settings.launcher) == "local"
@@ -99,8 +99,10 @@ def coordinator(
         server = listening.Server(routes, listener, trust)
         listening.keep_prompt()
         _greet(settings, store, reached, local)
-        ended.wait()
+        first = signals.get()
         server.close()
+    if first == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def _metrics(served: Coordinator, leading: Leadership) -> list[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,14 @@ def test_a_file_that_cannot_be_read_is_named_and_where_that_was_is_shown_if_aske
     told = f"error: {job}: Permission denied\n  ANABRANCH_LOG=debug shows where\n"
     assert (done.returncode, done.stdout, done.stderr.startswith(told)) == (1, "", True)
     assert ("Traceback" in done.stderr) is (level == "debug")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_coordinator_ends_as_it_is_told_to(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-m", "anabranch", "coordinator", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        assert any("Ctrl-C ends the coordinator" in line for line in process.stderr)
+        process.send_signal(number)
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in printed) == (code, False)
