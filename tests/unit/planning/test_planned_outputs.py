@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 
+import pytest
+
 from anabranch import Job, tumbling
+from anabranch.errors import ConfigError
 from anabranch.planning import plan as planning
-from tests.unit.planning.delays import EXACT, delays, make
+from anabranch.planning.real_time import RealTime
+from tests.unit.planning.delays import EXACT, ROUGH, delays, make
 from tests.unit.planning.factory import around
 
 
@@ -66,3 +71,22 @@ def test_late_rows_have_a_place_to_be_put_aside_and_slots_of_their_own() -> None
         "kept-late:state-1",
     )
     assert lanes["strict"].rejecting == ("strict",)
+
+
+def test_an_intermediate_stream_is_written_exactly_once_except_in_real_time() -> None:
+    job = Job("j")
+    job.read("a", key="k string", schema="x int").partition_by("x", name="by-x").write("out")
+    plain = replace(around(a=2), default_system="kafka", at_least_once={"out"})
+    assert {o.stream: o.promise for o in make(job, plain).outputs if not o.dead_letters} == {
+        "j-by-x-1": EXACT,
+        "out": ROUGH,
+    }
+    both = replace(plain, at_least_once={"out", "j-by-x-1"})
+    with pytest.raises(ConfigError) as caught:
+        make(job, both)
+    assert caught.value.what.startswith(
+        "[streams.j-by-x-1] delivery is \"at-least-once\", but partition_by 'by-x' (test_planned_outputs.py:"
+    )
+    assert caught.value.cure == "remove delivery from [streams.j-by-x-1]"
+    at_once = replace(both, real_time=RealTime("fail", "drop", "ssp", {"kafka"}))
+    assert {output.promise for output in make(job, at_once).outputs} == {ROUGH}

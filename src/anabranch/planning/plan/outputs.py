@@ -31,10 +31,21 @@ def output(
     around: Surroundings,
     counts: Mapping[str, int],
 ) -> Output:
-    """The output that a sink writes. ``counts`` are the partition counts of the streams that the job's stages read."""
+    """The output that a sink writes. ``counts`` are the partition counts of the streams that the job's stages read.
+
+    Raises:
+        ConfigError: settings ask for an at-least-once promise for an intermediate stream. In micro-batches, only
+            exactly-once writers reject rows without a key.
+    """
     if not is_stream(sink):
         return Output(operator=sink.name, stage=stage.id, promise=AT_LEAST_ONCE)
     stream = stages.stream_of(graph, sink)
+    if is_boundary(sink) and stream in around.at_least_once and around.real_time is None:
+        raise ConfigError(
+            f'[streams.{stream}] delivery is "at-least-once", but {sink.kind} {sink.name!r} ({sink.where}) writes this '
+            "intermediate stream exactly once",
+            f"remove delivery from [streams.{stream}]",
+        )
     most = max(counts[stages.stream_of(graph, s)] for s in stage.sources)
     return Output(
         operator=sink.name,
