@@ -153,8 +153,8 @@ def wished(
     """
     sha256 = ""
     if not dry:
-        prepared = next_version.ready(prepared, settings)
         sha256, code = start.packed(prepared, settings)
+        prepared = next_version.ready(prepared, settings)
         start.put(client, code)
     program = start.program(prepared, settings, sha256)
     message = preparation.start_message(prepared, False, program, settings=settings)

@@ -17,7 +17,7 @@ from anabranch.config.secrets import without_passwords
 from anabranch.coordinator.api.client import Client
 from anabranch.errors import ConflictError, JobFailedError, NotFoundError, UsageError
 from anabranch.formats import Format
-from anabranch.job_code import artifact
+from anabranch.job_code import artifact, packed_modules
 from anabranch.job_code.artifact import Artifact
 from anabranch.launch import loaded_code, loading, outputs, preparation
 from anabranch.launch.loading import JobFile
@@ -136,7 +136,8 @@ def program(prepared: Prepared, settings: Settings, sha256: str) -> Program:
 
 def packed(prepared: Prepared, settings: Settings) -> tuple[str, Artifact | None]:
     """The hash of the job's code, and the packed code. The packed code is None if containers get it from their image.
-    Raises ConflictError if the code was changed after the job was loaded.
+    Raises ConflictError if the code was changed after the job was loaded, and UsageError if the packed code lacks a
+    module of the job.
     """
     home = prepared.file.path.parent
     code = None if settings.job.artifact == "image" else artifact.pack(home)
@@ -146,6 +147,8 @@ def packed(prepared: Prepared, settings: Settings) -> tuple[str, Artifact | None
             f"{file} was changed after the job was loaded, so its new text wasn't checked; nothing was handed over",
             "run the command again",
         )
+    if code is not None:
+        packed_modules.check(home, code)
     return sha256, code
 
 

@@ -12,7 +12,7 @@ from anabranch import config as configuration
 from anabranch import logs
 from anabranch.config import Settings
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.job_code import artifact
+from anabranch.job_code import artifact, packed_modules
 from anabranch.job_code.artifact import Artifact
 from anabranch.launch import loaded_code, preparation
 from anabranch.launch.preparation import Prepared
@@ -47,10 +47,11 @@ class PackedCode:
             packed = artifact.pack(self._home, self._may_hold_secrets)
             if (file := loaded_code.changed(self._home, packed)) is not None:
                 self._why = f"{file} was changed after the job was loaded"
-            else:
-                self._packed = packed
-                if self._unreadable:
-                    log.warning(_UNREADABLE, files=self._unreadable)
+                return
+            packed_modules.check(self._home, packed)
+            self._packed = packed
+            if self._unreadable:
+                log.warning(_UNREADABLE, files=self._unreadable)
         except (AnabranchError, OSError) as error:
             self._why = getattr(error, "what", str(error))
 

@@ -1,4 +1,4 @@
-"""Code that was edited after it was loaded is neither handed over nor stored."""
+"""Code that isn't what was loaded is neither handed over nor stored."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import pytest
 
 from anabranch.cli import start
 from anabranch.config import Settings
-from anabranch.errors import ConflictError
+from anabranch.errors import ConflictError, UsageError
 from anabranch.job_code import artifact
 from anabranch.launch import loaded_code, loading
 from anabranch.launch.own_program import PackedCode
+from anabranch.spark.session import cluster
+from tests.unit.job_code.archives import git
 
 JOB = """\
 from anabranch import Job
@@ -70,3 +72,27 @@ def test_run_stores_only_what_was_loaded(edited: tuple[loading.JobFile, Path | N
 def test_code_that_was_not_loaded_is_not_compared(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("a = 1\n")
     assert loaded_code.changed(tmp_path, artifact.pack(tmp_path)) is None
+
+
+@pytest.mark.parametrize("how", ["ignored", "linked"])
+def test_code_without_a_module_of_the_job_is_not_handed_over(tmp_path: Path, how: str) -> None:
+    home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    home.mkdir()
+    (home / "job.py").write_text(JOB)
+    (elsewhere if how == "linked" else home / "helper").mkdir()
+    if how == "linked":
+        (home / "helper").symlink_to(elsewhere)
+    else:
+        git(home, "init", "-q")
+        (home / ".gitignore").write_text("helper/\n")
+    (home / "helper" / "__init__.py").write_text('OUT = "late"\n')
+    file = loading.load(home / "job.py")
+    prepared: Any = SimpleNamespace(file=file)
+    told = f"{home}/helper/__init__.py is a module of the job, but isn't packed with the job's code"
+    with pytest.raises(UsageError, match=told):
+        start.packed(prepared, Settings())
+    with pytest.raises(UsageError, match=told):
+        cluster.shipped({}, file.home)
+    packed, why = PackedCode(home).result()
+    assert (packed, why.startswith(told)) == (None, True)
+    assert start.packed(prepared, Settings.model_validate({"job": {"artifact": "image"}}))[1] is None

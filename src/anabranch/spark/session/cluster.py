@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from anabranch import scratch
 from anabranch.config.addresses import host_and_port
 from anabranch.errors import AnabranchError, ConfigError
-from anabranch.job_code import artifact, job_modules
+from anabranch.job_code import artifact, job_modules, packed_modules
 
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
 
@@ -99,10 +99,15 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     process ends, because executors that start later must also be able to fetch the archives.
 
     Raises:
-        AnabranchError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
+        AnabranchError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`. Or the packed
+            code lacks a module of the job.
     """
     package = Path(__file__).parents[2]
-    contents = {_JOB: artifact.pack(Path(home)).content} if home else {}
+    contents: dict[str, bytes] = {}
+    if home:
+        code = artifact.pack(Path(home))
+        packed_modules.check(Path(home), code)
+        contents[_JOB] = code.content
     contents[_PACKAGE] = artifact.packed_package(package)
     folder = scratch.folder("shipped")
     for name, content in contents.items():
