@@ -6,8 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
+from anabranch import Job
 from anabranch.config import StreamSettings
 from anabranch.container.checkpoint.folder import Folder
 from tests.integration.harness import PATIENCE, KafkaSite
@@ -37,6 +39,21 @@ def test_in_real_time_records_come_out_while_the_batch_goes_on(kafka: KafkaSite)
     batches.stop()
     assert set(numbers(kafka, output)) == {0, 2, 4, 6, 8, 10, 12}
     assert numbers(kafka, output)[:6] == [0, 2, 4, 6, 8, 10]
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_in_real_time_rows_without_a_key_do_not_reach_the_next_stage(kafka: KafkaSite, batches: bool) -> None:
+    source, job = kafka.create("in", 1), Job(f"{kafka.name}-job")
+    rows = job.read(source, key="k string", schema="dest string").partition_by("dest", name="by-dest")
+    rows.where("true").write(f"{kafka.name}-out")
+    run = kafka.deployed(job, trigger="real-time", on_error="drop", on_null_key="drop", interval="5 seconds")
+    (lane,) = [lane for lane in run.lanes if lane.stage == "0"]
+    kafka.put(source, 0, [{"dest": None}, {"dest": "A"}], [b"k"] * 2)
+    query = run.query(lane, str(kafka.root / "lane"), {ssp: 2 for ssp in lane.ssps if batches}).start()
+    between = f"{job.name}-by-dest-1"
+    _until(query, lambda: bool(kafka.all_records(between)))
+    query.stop()
+    assert [record["key"] for record in kafka.all_records(between)] == [b"A"]
 
 
 def test_slots_that_are_refreshed_meanwhile_go_on(kafka: KafkaSite) -> None:

@@ -13,7 +13,7 @@ from anabranch.event_time.control import Control
 from anabranch.model.lane import Lane
 from anabranch.spark.internals import query_plan
 from anabranch.spark.operators import evaluation
-from anabranch.spark.query import lost_ends, sink
+from anabranch.spark.query import lost_ends, sink, sql_refusals
 from anabranch.spark.query.gate import Gate
 from anabranch.spark.query.lane_time import LaneTime
 from anabranch.spark.query.planned_batch import Batch
@@ -147,10 +147,14 @@ class Publishing:
         """Write the rows of the output ``number``, and of all other outputs that are written in the same way."""
         if number in self.plain:
             self.gate.passes(f"is being written at least once to {self.targets[number].stream}", exact=False)
-            self.plain[number].write(rows)
+            self.plain[number].write(self.accepted(rows))
             return []
         self.gate.check()
         return sink.write(self._writing(rows, number, batch, apart))
+
+    def accepted(self, rows: DataFrame) -> DataFrame:
+        """The output rows without those that at-least-once outputs refuse."""
+        return sql_refusals.accepted(rows, {n: each for n, each in self.refusals.items() if n in self.plain})
 
     def _writing(self, rows: DataFrame, number: int, batch: int, apart: bool) -> DataFrame:
         publisher = self.publishers[self.lane.system(self.targets[number].stream)]

@@ -230,7 +230,7 @@ class LaneQuery:
         numbers = {s.number: stages.stream_of(self.job.graph, s.node) for s in self.outputs.sinks.values()}
         plain = next(iter(self.outputs.plain(numbers).values()))
         length = round(real_time_seconds(self.job.settings) * 1000)
-        stream = plain.stream(rows).queryName(self.lane.id).outputMode("update")
+        stream = plain.stream(self.outputs.publishing.accepted(rows)).queryName(self.lane.id).outputMode("update")
         stream = stream.option("checkpointLocation", self.folder)
         with batch_clock.starting(self.job.spark, self.lane.id, since):
             started: StreamingQuery = stream.trigger(realTime=f"{length} milliseconds").start()
