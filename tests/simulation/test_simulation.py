@@ -15,6 +15,7 @@ _CAUGHT_WITHIN = 200
 _SELDOM_SEEN = {
     "forget_to_copy",
     "lane_drains_on",
+    "lane_ends_when_its_drain_is_cancelled",
     "lane_takes_any_folder_for_its_own",
     "reseat_under_the_same_epoch",
     "undo_what_has_run",

@@ -11,7 +11,7 @@ from anabranch.container.lane.events import Event, QueryStopped
 from anabranch.container.lane.lifecycle import LifeState, Stepped
 
 BREAKS = frozenset({"progress"})
-FIRST = 4070
+FIRST = 3250
 
 
 def apply(patch: pytest.MonkeyPatch) -> None:
