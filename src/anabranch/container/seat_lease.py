@@ -45,6 +45,8 @@ class SeatLease:
         self._stops_because = stops_because
         self._number = 0
         self._heard = -1
+        self._sent_before_answer = 0
+        """The number of the last heartbeat that was sent before ``answer`` arrived."""
         self._lease_until = registered_at + me.lease
         self._answer: HeartbeatResponse | None = None
         self._refused = ""
@@ -112,8 +114,12 @@ class SeatLease:
         return SentHeartbeat(beat, self._clock())
 
     def hear(self, sent: SentHeartbeat, answer: HeartbeatResponse) -> None:
-        """Process the answer to a heartbeat. If a later heartbeat has already been answered, the orders in the answer
-        are ignored. An answer that says that the seat is lost always counts."""
+        """Process the answer to a heartbeat. An answer that says that the seat is lost always counts.
+
+        The orders in the answer are ignored if a later heartbeat has already been answered, or if other orders have
+        arrived since the heartbeat was sent. In the latter case, it isn't known which orders are newer. If the ignored
+        orders are newer, the answer to the next heartbeat contains them again.
+        """
         if not answer.alive:
             self._refused = answer.reason or "the coordinator says so"
             return
@@ -123,7 +129,8 @@ class SeatLease:
         if sent.beat.number > self._heard:
             self._heard = sent.beat.number
             self._watched = answer.watched
-            self._answer = self._answer if answer.same else answer
+            if not answer.same and sent.beat.number > self._sent_before_answer:
+                self._answer, self._sent_before_answer = answer, self._number
 
     def miss(self, why: str) -> None:
         """Record a heartbeat that received no answer."""

@@ -60,6 +60,19 @@ def test_an_answer_that_was_overtaken_is_not_taken_and_the_lease_stays(clock: Cl
     assert seat_lease.lease_left == LEASE
 
 
+def test_orders_that_arrive_late_do_not_replace_newer_ones(clock: Clock) -> None:
+    seat_lease = seat_lease_of(clock)
+    seat_lease.hear(seat_lease.beat([]), ok(3))
+    poll, news = seat_lease.beat([]), seat_lease.beat([])
+    seat_lease.hear(poll, ok(5))  # the poll was held until there were new orders
+    seat_lease.hear(news, ok(4, watched=True))  # this was answered before, but arrives only now
+    assert seat_lease.answer == ok(5)
+    following = seat_lease.beat([report(FIRST, "running")])
+    assert following.beat.seen == 5
+    seat_lease.hear(following, ok(2))  # a new leader counts from another number
+    assert seat_lease.answer == ok(2)
+
+
 def test_an_overtaken_answer_renews_the_lease(clock: Clock) -> None:
     seat_lease = seat_lease_of(clock)
     clock.at += 1
