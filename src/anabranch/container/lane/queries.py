@@ -115,10 +115,11 @@ class Queries:
         return self._runs(query, started)
 
     def take_outputs(self) -> None:
-        """Take over the lane's outputs, unless a query of this attempt was started, which has done so."""
+        """Take over the lane's outputs for the current query. This is necessary even if an earlier query of this
+        attempt has done so: the slots may have been closed since then, to plan a batch again with fewer rows, and the current
+        query doesn't know the counts in the markers yet."""
         attempt, last = self._attempt, self._attempt.folder.planned()
-        if attempt.started is None:
-            attempt.current.take(attempt.folder.batch(last) if last >= 0 else None)
+        attempt.current.take(attempt.folder.batch(last) if last >= 0 else None)
 
     def run_planned(self) -> None:
         """Run the planned batch, and no other. Call this only after :meth:`take_outputs`."""
