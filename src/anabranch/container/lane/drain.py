@@ -89,7 +89,7 @@ class LaneDrain:
         self._queries.take_outputs()  # before the lane reports that it runs, which the store takes as having markers
         run = self._queries.run_planned
         begin = self._queries.begin_with_nothing
-        return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._life.pause)())
+        return self._settled(self._drain(run=run, begin=begin, end=run, pause=self._pause)())
 
     def by_holding(self, started: StreamingQuery) -> bool:
         """Drain with the running query. Once the lane has drained, the query ends."""
@@ -106,8 +106,7 @@ class LaneDrain:
 
         def pause(seconds: float) -> None:
             look()
-            self._upkeep.stand_by()
-            self._life.pause(seconds)
+            self._pause(seconds)
 
         def end() -> None:
             writing = self._attempt.current.writing
@@ -128,6 +127,10 @@ class LaneDrain:
         if outcome.drained:
             self._boundary.reach(started)
         return self._settled(outcome)
+
+    def _pause(self, seconds: float) -> None:
+        self._upkeep.stand_by()
+        self._life.pause(seconds)
 
     def _hold(self, started: StreamingQuery, turn: Callable[[], None]) -> HeldQuery:
         return HeldQuery(self._attempt.lane_folders.spark, started, turn, self._attempt.current.pacer.limits(started))

@@ -146,7 +146,7 @@ def test_a_lane_that_drains_by_batches_takes_its_outputs_before_it_says_that_it_
     started: object,
 ) -> None:
     """The store takes this report as saying that the outputs have markers of the lane. An earlier query may have taken
-    the outputs, but planning its batch again closes them."""
+    the outputs, but planning its batch again closes them. While the lane waits, it isn't expected to make progress."""
     steps: list[str] = []
 
     def update(halted: str, **_: object) -> None:
@@ -179,6 +179,7 @@ def test_a_lane_that_drains_by_batches_takes_its_outputs_before_it_says_that_it_
     other: Any = SimpleNamespace()
     shrinker: Any = SimpleNamespace(shrink=lambda _: steps.append("shrunk"))
     queries = Queries(attempt, other, other, shrinker, lambda: False)
-    drain = LaneDrain(attempt, other, other, queries, other, lambda _: None)
+    upkeep: Any = SimpleNamespace(stand_by=lambda: steps.append("stood by"))
+    drain = LaneDrain(attempt, other, upkeep, queries, other, lambda _: None)
     assert not drain.by_batches()
-    assert steps == ["shrunk", "took", "halted"]
+    assert steps == ["shrunk", "took", "halted", "stood by"]
