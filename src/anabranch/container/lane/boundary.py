@@ -78,7 +78,7 @@ class Boundary:
             raise failed
         if attempt.folder.pending and not life.leaves_at_once():
             last = attempt.started = query.start(once=True, taken=True)
-            self._await(last, turn)
+            self._queries.await_batch(last, turn or partial(self._upkeep.look, last))
 
     def finish(self, *, seen: bool = False) -> None:
         """Finish or forget the pending batch of a former query, without starting another batch. If ``seen`` is
@@ -100,18 +100,7 @@ class Boundary:
         attempt.reporter.update(begun=True)
         started = attempt.started = query.start(once=True, last=last, pending=True)
         breaking_off.runs(folder, query.writing)
-        self._await(started)
-
-    def _await(self, started: StreamingQuery, turn: Callable[[], None] | None = None) -> None:
-        """Wait until a query has run its only batch. If everything must end at once, the query is stopped, and the
-        batch stays pending. For ``turn``, see :meth:`reach`."""
-        while not started.awaitTermination(1):
-            if self._life.leaves_at_once():
-                started.stop()
-                self._attempt.current.workers.cancel(str(started.runId))
-                return
-            (turn or partial(self._upkeep.look, started))()
-        self._monitor.take_progress(started)
+        self._queries.await_batch(started, partial(self._upkeep.look, started))
 
     def _takes_back(self, query: LaneQuery) -> bool:
         """Forget the batch that a former query started, if this is allowed and no part of the batch is in an

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -116,20 +117,30 @@ class Queries:
 
     def take_outputs(self) -> None:
         """Take over the lane's outputs for the current query. This is necessary even if an earlier query of this
-        attempt has done so: the slots may have been closed since then, to plan a batch again with fewer rows, and the current
-        query doesn't know the counts in the markers yet."""
+        attempt has done so: the slots may have been closed since then, to plan a batch again with fewer rows, and the
+        current query doesn't know the counts in the markers yet."""
         attempt, last = self._attempt, self._attempt.folder.planned()
         attempt.current.take(attempt.folder.batch(last) if last >= 0 else None)
 
     def run_planned(self) -> None:
-        """Run the planned batch, and no other. Call this only after :meth:`take_outputs`."""
+        """Run the planned batch, and no other. If everything must end at once, the batch stays pending. Call this only
+        after :meth:`take_outputs`."""
         attempt = self._attempt
         last = attempt.folder.batch(attempt.folder.planned())
         attempt.reporter.update(begun=True, halted="")
         started = attempt.started = attempt.current.start(once=True, last=last, pending=True, taken=True)
+        # The last batch's progress isn't checked, because emitting much state takes a long time and isn't visible.
+        self.await_batch(started, partial(self._monitor.take_progress if last.drains else self._upkeep.look, started))
+
+    def await_batch(self, started: StreamingQuery, turn: Callable[[], None]) -> None:
+        """Wait until a query has run its only batch, and call ``turn`` repeatedly meanwhile. If everything must end at
+        once, the query is stopped, and the batch stays pending."""
         while not started.awaitTermination(1):
-            if not last.drains:  # emitting much state can take a long time without visible progress
-                self._upkeep.look(started)
+            if self._attempt.life.leaves_at_once():
+                started.stop()
+                self._attempt.current.workers.cancel(str(started.runId))
+                return
+            turn()
         self._monitor.take_progress(started)
 
     def begin_with_nothing(self) -> None:

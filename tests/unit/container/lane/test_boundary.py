@@ -1,14 +1,15 @@
-"""A query that finishes a lane's pending batch is looked after, and stopped if everything must end at once."""
+"""A query that runs only a lane's pending batch is looked after, and stopped if everything must end at once."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from anabranch.container.lane import breaking_off
 from anabranch.container.lane.boundary import Boundary
+from anabranch.container.lane.queries import Queries
 from anabranch.errors import StalledError
 
 
@@ -64,8 +65,9 @@ class Lane:
         )
         monitor: Any = SimpleNamespace(take_progress=lambda _: None)
         upkeep: Any = SimpleNamespace(look=self._look)
-        queries: Any = SimpleNamespace(mend_time=lambda _: None)
-        self.boundary = Boundary(cast(Any, self.attempt), monitor, upkeep, queries)
+        other: Any = SimpleNamespace()
+        self.queries = Queries(self.attempt, monitor, upkeep, other, lambda: False)
+        self.boundary = Boundary(self.attempt, monitor, upkeep, self.queries)
 
     def _look(self, query: object) -> None:
         self.looked.append(query)
@@ -77,11 +79,13 @@ class Lane:
         before: Any = Started()
         if how == "finish":
             self.boundary.finish(seen=True)
+        elif how == "drain":
+            self.queries.run_planned()
         else:
             self.boundary.reach(before)
 
 
-@pytest.mark.parametrize("how", ["reach", "finish"])
+@pytest.mark.parametrize("how", ["reach", "finish", "drain"])
 def test_a_pending_batch_is_left_if_everything_must_end_at_once(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breaking_off, "told", lambda *_: "")
     lane = Lane()
@@ -92,7 +96,7 @@ def test_a_pending_batch_is_left_if_everything_must_end_at_once(how: str, monkey
     assert lane.cancelled[-1] == "1"
 
 
-@pytest.mark.parametrize("how", ["reach", "finish"])
+@pytest.mark.parametrize("how", ["reach", "finish", "drain"])
 def test_a_pending_batch_that_stands_still_is_told_of(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breaking_off, "told", lambda *_: "")
     lane = Lane()
