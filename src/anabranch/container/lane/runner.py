@@ -270,9 +270,8 @@ class LaneRunner:
                 query.outputs.settle()
             else:
                 query.outputs.leave_tables()
-        time = clock.read(attempt.clock)
-        if has_begun and not (time is None and self._monitor.time_noted) and not folder.pending:
-            self._monitor.note_time(Progress() if time is None else time.progress)
+        if has_begun and not folder.pending:
+            self._note_time()
         clock.forget(attempt.clock)
         self._monitor.note_batch_size(ends=True)
         self._monitor.outputs.note(folder, folder.committed(), last=True)
@@ -294,6 +293,19 @@ class LaneRunner:
             wrote=self._wrote(),
         )
         return events.LaneEnded()
+
+    def _note_time(self) -> None:
+        """Store the lane's event time, from which its successors start. If no batch of this attempt has ended, the event
+        time is determined from the last batch of an earlier attempt."""
+        attempt, query = self._attempt, self._attempt.query
+        time = clock.read(attempt.clock)
+        if time is None and self._monitor.time_noted:
+            return
+        if time is None and query is not None and not query.plan.real_time:
+            last = attempt.folder.planned()
+            query.outputs.time.begin(attempt.folder.batch(last) if last >= 0 else None, pending=False)
+            time = clock.read(attempt.clock)
+        self._monitor.note_time(Progress() if time is None else time.progress)
 
     def _announce(self) -> None:
         """Announce the last report. If the lane hasn't failed, also commit its positions to the inputs' systems, for

@@ -25,6 +25,7 @@ from anabranch.container.retries import Standstill
 from anabranch.errors import DamagedError
 from anabranch.event_time.progress import Progress
 from anabranch.model.lane import Lane
+from anabranch.protocol.drain import DrainOrder
 from anabranch.protocol.lane_report import LaneReport
 from anabranch.spark.functions import isolation
 from anabranch.spark.query import clock
@@ -207,6 +208,42 @@ def test_a_lane_that_closes_leaves_its_tables_without_waiting_for_their_readers(
     assert runner.join(5)
     assert (runner.report.phase, runner.report.error) == ("ended", None)
     assert query.outputs.did == ["leave tables", "sync"], "a power cut could take the state of its last batch away"
+
+
+class TimedOutputs(ItsOutputs):
+    """Those of a lane whose last batch, in an earlier attempt, had a watermark."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def begin(self, last: object, *, pending: bool) -> None:
+        clock.Clock(Progress(watermark=5), {}, {}).write(self._path)
+
+
+class DrainingQuery(MadeQuery):
+    pacer = SimpleNamespace(is_known=False)
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.plan.real_time, self.outputs = False, TimedOutputs(path)
+
+    def take(self, last: object) -> None:
+        pass
+
+
+def test_a_lane_that_ends_before_a_batch_has_ended_does_not_forget_its_event_time(
+    lane_folders: LocalLaneFolders,
+) -> None:
+    query = DrainingQuery(lane_folders.clock(lane("0-a")))
+    runner = made(lane_folders, build=lambda *_: query)
+    runner.drain(DrainOrder(uuid="1"))
+    runner.acknowledge(upstream_ended=True)
+    runner.stop()
+    runner.start()
+    assert runner.join(5)
+    assert (runner.report.phase, runner.report.error) == ("ended", None)
+    assert [noted.watermark for noted in lane_folders.its.noted] == [5]
 
 
 def broken(*_: object, **__: object) -> None:
