@@ -22,24 +22,23 @@ class Retries:
         self._batch = -1
         self._failures = 0
 
-    def again(self, batch: int) -> float | None:
+    def again(self, batch: int, before: int = -1) -> float | None:
         """The pause in seconds between a failure and the next attempt; None if there is no further attempt.
 
         Args:
             batch: the last committed batch, -1 for none.
+            before: the last batch that was committed before the failed attempt, -1 for none.
         """
-        failures = self._counted(batch)
+        failures = self._counted(batch, before)
         return None if failures >= self._most else float(min(_LONGEST, _FIRST * 2 ** (failures - 1)))
 
-    def begin(self, batch: int) -> None:
-        """Record that the lane gets another attempt after a failure. ``batch`` is the last committed batch, -1 for
-        none.
-        """
-        self._failures = self._counted(batch)
-        self._batch = max(self._batch, batch)
+    def begin(self, batch: int, before: int = -1) -> None:
+        """Record that the lane gets another attempt after a failure. For the arguments, see :meth:`again`."""
+        self._failures = self._counted(batch, before)
+        self._batch = max(self._batch, batch, before)
 
-    def _counted(self, batch: int) -> int:
-        return 1 if batch > self._batch else self._failures + 1
+    def _counted(self, batch: int, before: int) -> int:
+        return 1 if batch > max(self._batch, before) else self._failures + 1
 
 
 class Standstill:

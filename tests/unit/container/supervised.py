@@ -28,6 +28,7 @@ class Runner:
         self.remedy, self.stalled, self.awaits = Remedy.PROCESS, False, ""
         self.report = lane_report(lane=lane.id, phase=LanePhase.STARTING, folder_epoch=lane.folder_epoch)
         self.started = self.alive = False
+        self.committed_before = -1
 
     def start(self) -> None:
         self.started = self.alive = True

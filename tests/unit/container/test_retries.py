@@ -27,6 +27,15 @@ def test_a_lane_is_given_up_after_failures_on_one_batch() -> None:
     assert Retries(1).again(7) is None
 
 
+def test_batches_of_earlier_processes_are_no_progress() -> None:
+    retries = Retries(3)
+    pauses = []
+    for batch, before in ((-1, -1), (57, 57), (57, 57)):
+        pauses.append(retries.again(batch, before))
+        retries.begin(batch, before)
+    assert pauses == [1.0, 2.0, None]
+
+
 def test_pauses_have_an_upper_bound() -> None:
     retries = Retries(1000)
     for _ in range(900):
@@ -208,6 +217,19 @@ def test_an_attempt_that_does_not_know_its_batch_yet_does_not_prolong_the_wait()
     attempts_that_fail(supervised, 2, run)
     assert supervised.supervisor.report.phase == "failed"
     assert supervised.clock.at < 1000 + 700
+
+
+@pytest.mark.parametrize(("batch", "awaits"), [(57, "the brokers of Kafka"), (58, "")])
+def test_batches_of_earlier_processes_do_not_end_a_wait(batch: int, awaits: str) -> None:
+    supervised = Supervised()
+    supervised.lane = lane(FIRST, folder_epoch=1)
+    supervised.runners[-1].remedy, supervised.runners[-1].awaits = Remedy.WAIT, "the brokers of Kafka"
+    supervised.fail()  # before the query runs
+    supervised.turn()
+    supervised.turn(20)
+    supervised.runners[-1].committed_before = 57
+    supervised.runners[-1].say(phase=LanePhase.RUNNING, batch=batch)
+    assert supervised.turn().attempt.awaits == awaits
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,15 @@ __all__ = ["Monitor"]
 class Monitor:
     """Reads and passes on the progress of a lane's queries. Used by the lane's own thread.
 
-    ``time_noted`` is True once the lane's event time is stored in its folder.
+    ``time_noted`` is True once the lane's event time is stored in its folder. ``committed_before`` is the last batch
+    that was committed before this attempt; -1 if there is none, or before the folder is taken.
     """
 
     def __init__(self, attempt: Attempt) -> None:
         self.outputs = Outputs(attempt.lane_folders.systems, attempt.lane)
         self.ends = InputEnds(attempt.lane.id, attempt.inputs.ends, lambda: attempt.until)
         self.time_noted = False
+        self.committed_before = -1
         self._attempt = attempt
         self._reporter = attempt.reporter
         self._batch_size_store = BatchSizeStore(attempt.lane_folders, attempt.lane)

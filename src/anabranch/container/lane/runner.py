@@ -124,6 +124,11 @@ class LaneRunner:
         return self._attempt.query
 
     @property
+    def committed_before(self) -> int:
+        """The last batch that was committed before this attempt; -1 if none is known."""
+        return self._monitor.committed_before
+
+    @property
     def stalled(self) -> bool:
         """Whether the lane failed because it made no progress."""
         return self._upkeep.stalled
@@ -229,6 +234,7 @@ class LaneRunner:
             self.lane, attempt.epoch, self.life.leaves, self._outputs_taken(), prestarted is not None
         )
         attempt.take_folder(folder)
+        self._monitor.committed_before = folder.committed()
         attempt.lane_folders.note_used(folder)
         return events.FolderTaken(self.life.state.folder_epoch or attempt.epoch)
 
@@ -295,8 +301,8 @@ class LaneRunner:
         return events.LaneEnded()
 
     def _note_time(self) -> None:
-        """Store the lane's event time, from which its successors start. If no batch of this attempt has ended, the event
-        time is determined from the last batch of an earlier attempt."""
+        """Store the lane's event time, from which its successors start. If no batch of this attempt has ended, the
+        event time is determined from the last batch of an earlier attempt."""
         attempt, query = self._attempt, self._attempt.query
         time = clock.read(attempt.clock)
         if time is None and self._monitor.time_noted:

@@ -44,6 +44,9 @@ class Runner(Protocol):
     @property
     def stalled(self) -> bool: ...
 
+    @property
+    def committed_before(self) -> int: ...
+
     def start(self) -> None: ...
 
     def prepare_to_close(self) -> None: ...
@@ -133,7 +136,7 @@ class LaneSupervisor:
     def go_on(self, wanted: WantedLane) -> None:
         """Pass on the orders for a lane that is wanted here, and begin the lane's next attempt if one is due."""
         self._closing = wanted.closing
-        if self._wait.look(self._runner.report):
+        if self._wait.look(self._runner.report, self._runner.committed_before):
             self._trouble = ""
         before = self._state.phase
         retries = before in (Phase.RETRYING, Phase.WAITING)
@@ -142,7 +145,7 @@ class LaneSupervisor:
         if not self._life.tell(_want(wanted, rested=rested, thread_ended=ended)):
             return
         if before is Phase.RETRYING:
-            self._retries.begin(report.progress.batch)
+            self._retries.begin(report.progress.batch, self._runner.committed_before)
         if retries:
             self._stalls += self._runner.stalled
             self._due, self._trouble = None, report.error or ""
@@ -203,7 +206,7 @@ class LaneSupervisor:
         if self._life.state.phase is Phase.FAILED:
             following = restarts.step(
                 self._runner.remedy,
-                attempts_left=self._retries.again(self._runner.report.progress.batch) is not None,
+                attempts_left=self._pause() is not None,
                 processes_left=self._replaceable(),
             )
             waits = self._runner.remedy is Remedy.WAIT
@@ -215,9 +218,7 @@ class LaneSupervisor:
         lane has waited too long for its surroundings, the call makes the lane fail permanently, and returns False."""
         if self._due is None:
             waits = self._runner.remedy is Remedy.WAIT
-            pause = (
-                self._wait.pause(self._runner.awaits, report) if waits else self._retries.again(report.progress.batch)
-            )
+            pause = self._wait.pause(self._runner.awaits, report) if waits else self._pause()
             if pause is None:
                 self._life.tell(FailureJudged(Step.FAILED))
                 return False
@@ -225,6 +226,10 @@ class LaneSupervisor:
             if not waits:
                 log.warning("a lane failed, and is tried again", lane=report.lane, seconds=pause, error=report.error)
         return self._clock() >= self._due
+
+    def _pause(self) -> float | None:
+        """See :meth:`Retries.again`."""
+        return self._retries.again(self._runner.report.progress.batch, self._runner.committed_before)
 
     def _started_runner(self, lane: Lane) -> Runner:
         runner = self._make(lane, self._life)

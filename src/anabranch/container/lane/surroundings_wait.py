@@ -88,19 +88,22 @@ class SurroundingsWait:
         self.is_over = pause is None
         return pause
 
-    def look(self, report: LaneReport) -> bool:
+    def look(self, report: LaneReport, before: int = -1) -> bool:
         """Check whether a wait is over, according to the lane's newest report. Returns True if the lane counted as
         waiting before this call, and no longer counts as waiting after the call.
 
         The wait is over once the lane has committed a batch, has ended, or has run for ``_RUNS_WELL`` seconds and has
         nothing to do. If the lane has run for this time but still has something to do, the wait is only interrupted:
         the lane no longer counts as waiting, but if the lane fails before it commits a batch, the wait continues.
+
+        Args:
+            before: the last batch that was committed before the current attempt, -1 for none. Only later batches count.
         """
         if self._wait is None or report.phase not in (LanePhase.RUNNING, LanePhase.ENDED):
             return False
         if self._runs_since is None:
             self._runs_since = self._clock()
-        over = report.progress.batch > self._last_batch or report.phase == LanePhase.ENDED
+        over = report.progress.batch > max(self._last_batch, before) or report.phase == LanePhase.ENDED
         if not over and self._clock() <= self._runs_since + _RUNS_WELL:
             return False
         wait, told = self._wait, self._well_since is not None
