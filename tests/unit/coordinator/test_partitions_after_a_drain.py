@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
+from anabranch import Job
 from anabranch.coordinator.coordinator import Coordinator
 from anabranch.coordinator.store import Store
 from anabranch.errors import ConflictError
@@ -14,9 +15,11 @@ from anabranch.model.lane import Lane
 from anabranch.planning import plan as planning
 from anabranch.planning.transition import follow
 from anabranch.protocol.commands import ScaleRequest
+from anabranch.protocol.deployment import StartRequest
 from tests.unit.coordinator import workers
 from tests.unit.coordinator.drainer import Drainer, said
 from tests.unit.coordinator.helpers import Clock
+from tests.unit.coordinator.programs import PROGRAM
 from tests.unit.coordinator.workers import JOB
 from tests.unit.planning.factory import around, new_id
 
@@ -153,3 +156,57 @@ def test_state_that_is_reset_begins_with_the_partitions_that_there_are(coordinat
     drained(coordinator, drainers_in(coordinator, 1))
     coordinator.start(msgspec.structs.replace(workers.start(partitions=3), reset_state=True))
     assert all(len(ssps) == 3 for ssps in read_by(present(coordinator, store)).values())
+
+
+def merging(other: bool, partitions: int, grouper: str = "partition") -> StartRequest:
+    """One stage: a running count and, with ``other``, an output that also reads another input."""
+    made = Job(JOB)
+    rows = made.read("in", key="k binary", schema="n int")
+    rows.agg(n="count(*)", name="counted").write("counts")
+    if other:
+        rows.merge(made.read("other", key="k binary", schema="n int")).write("out")
+    plan = planning.make(made.graph, around(grouper, **{"in": partitions, "other": partitions}))
+    lanes = planning.lanes_of(plan, 4, new_id)
+    return StartRequest(graph=made.graph, model=plan.model, lanes=lanes, fingerprint={}, program=PROGRAM)
+
+
+@pytest.mark.parametrize("grew_before", [False, True])
+def test_state_keeps_its_tasks_if_another_output_and_its_input_are_gone(
+    coordinator: Coordinator, store: Store, grew_before: bool
+) -> None:
+    """The plan of the file has a task for each partition, and half of these have no state."""
+    coordinator.start(merging(True, 2))
+    drained(coordinator, drainers_in(coordinator, 1))
+    if grew_before:
+        coordinator.start(merging(True, 4))
+        drainers = drainers_in(coordinator, 1, pid=50)
+        worked(drainers, 12)
+        drained(coordinator, drainers)
+    coordinator.start(merging(False, 4))
+    worked(drainers_in(coordinator, 1, pid=100), 12)
+    assert coordinator.status(JOB).state == "running"
+    whole = [f"embedded/in/{number}" for number in range(4)]
+    assert read_by(present(coordinator, store)) == {"counted": whole}
+    names = {task.name for stage in coordinator.model(JOB).stages for task in stage.tasks}
+    assert names == {"Partition_0", "Partition_1"}
+    result = coordinator.scale(JOB, ScaleRequest(factor=2))
+    assert {str(ssp.whole) for lane in result.lanes for ssp in lane.ssps} == set(whole)
+
+
+def test_state_is_not_kept_where_a_custom_grouper_would_have_to_be_called_again(coordinator: Coordinator) -> None:
+    """Otherwise, the partitions that came would be in the model, and no lane would read them."""
+    coordinator.start(merging(True, 2, "mine:group"))
+    drained(coordinator, drainers_in(coordinator, 1))
+    told = "the state of 'counted' can't be kept: embedded/in/2 was not read, and would be read in task 0"
+    with pytest.raises(ConflictError, match=told):
+        coordinator.start(merging(False, 4, "mine:group"))
+    assert coordinator.start(msgspec.structs.replace(merging(False, 4, "mine:group"), reset_state=True)) == 2
+
+
+def test_state_is_not_kept_if_an_input_that_comes_would_part_its_keys(coordinator: Coordinator) -> None:
+    """Both inputs have as many partitions now, but state was first written when one of them had fewer."""
+    coordinator.start(merging(False, 2))
+    drained(coordinator, drainers_in(coordinator, 1))
+    with pytest.raises(ConflictError, match=r"the state of 'counted' can't be kept: stream embedded/other is new"):
+        coordinator.start(merging(True, 4))
+    assert coordinator.start(merging(True, 2)) == 2

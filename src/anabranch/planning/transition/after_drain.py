@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from anabranch.errors import ConflictError, StateError
+from anabranch.grouping import expansion
 from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import AfterDrain, Lane, Position
@@ -14,13 +15,15 @@ from anabranch.model.ssp import SSP, wholes
 from anabranch.model.task import Task
 from anabranch.operators import rule
 from anabranch.planning import plan, stages
-from anabranch.planning.transition import deploy, follow
+from anabranch.planning.assignment import placement
+from anabranch.planning.transition import deploy, expand, follow, rescale
 from anabranch.planning.transition.deployed_stages import read_by
 
 __all__ = ["again", "begun", "continuing", "keeps_state", "positions"]
 
 _SYSTEM_STATE = frozenset({"join"})
 """Kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
+_CURE = "undo this change, or begin without state: --reset-state"
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
@@ -96,11 +99,14 @@ def continuing(
     A planned stage gets the tasks of a drained stage, in the same seats, if these conditions hold:
 
     - Operators of the planned stage keep state, and all of this state is from the drained stage.
-    - Both stages have the same grouper, the same inputs and the same broadcast inputs.
+    - Both stages have the same grouper, and no stream that both read is broadcast in only one of them.
+    - Both stages have the same inputs, or the grouper is a built-in one.
 
-    Partitions that the drained stage didn't have are left out. A later expansion adds each of these partitions to the
-    tasks that have the state of the partition's keys. All other stages stay as planned. If the plan has another factor
-    or other seats than the drained deployment, nothing is changed.
+    If the inputs differ, each partition of the planned stage's inputs goes to the task that has, or would have, the
+    state of the partition's keys. Partitions that were added to a stream after the drained stage began to read it are
+    left out. A later expansion adds each of these partitions to the tasks that have the state of the partition's keys.
+    All other stages stay as planned. If the plan has another factor or other seats than the drained deployment, nothing
+    is changed.
 
     Args:
         model: the model as planned.
@@ -109,16 +115,23 @@ def continuing(
         former: the model of the drained deployment.
         lanes: all lanes that the job ever had, by id.
         new_id: returns 8 random hex digits per call.
+
+    Raises:
+        ConflictError: with the tasks that have the state, the planned inputs can't be read.
     """
     seats = [container.seat for container in former.containers]
     if model.factor != former.factor or [container.seat for container in model.containers] != seats:
         return model, tuple(planned)
-    stages = [_as_drained(stage, planned, former, _kept(planned, graph, lanes)) for stage in model.stages]
+    kept = _kept(planned, graph, lanes)
+    stages = [_as_drained(stage, planned, former, kept) for stage in model.stages]
     tasks: dict[str, dict[str, list[Task]]] = {}
     for stage, before in stages:
-        of, containers = (stage.stage, model.containers) if before is None else (before.stage, former.containers)
-        by_name = {task.name: task for task in stage.tasks}
-        tasks[stage.stage] = {each.seat: [by_name[name] for name in each.tasks.get(of, ())] for each in containers}
+        of, known = (stage.stage, model) if before is None else (before.stage, former)
+        home = known.seats_of_tasks()[of]
+        # Tasks that have state stay in their seats, even if the tasks that are new leave the seats unbalanced.
+        seated = all(task.name in home for task in stage.tasks)
+        seat_of = home if seated else {**placement.place(stage.tasks, seats, home), **home}
+        tasks[stage.stage] = {seat: [task for task in stage.tasks if seat_of[task.name] == seat] for seat in seats}
     placed = [
         msgspec.structs.replace(
             each,
@@ -138,14 +151,31 @@ def _as_drained(
     """A pair: the planned stage with the tasks that it gets from a drained stage, and this drained stage. If no drained
     stage fits, the pair consists of the unchanged planned stage and None.
     """
-    groups = {lane.group for lane in planned if lane.stage == stage.stage}
-    names = {lane.stage for group in groups & kept.keys() for lane in kept[group]}
-    alike = (stage.grouper, read_by(stage))
-    before = [each for each in former.stages if each.stage in names and (each.grouper, read_by(each)) == alike]
+    groups = [lane.group for lane in planned if lane.stage == stage.stage and lane.group in kept]
+    names = {lane.stage for group in groups for lane in kept[group]}
+    before = [each for each in former.stages if each.stage in names and each.grouper == stage.grouper]
     if len(names) != 1 or not before:
         return stage, None
     (its,) = before
-    return msgspec.structs.replace(stage, inputs=its.inputs, tasks=its.tasks, base=its.base), its
+    now, was = read_by(stage), read_by(its)
+    if now == was:
+        return msgspec.structs.replace(stage, inputs=its.inputs, tasks=its.tasks, base=its.base), its
+    if ":" in stage.grouper or {name for name, _ in now - was} & {name for name, _ in was - now}:
+        return stage, None
+    try:
+        return _with_inputs_of(stage, its, former), its
+    except ConflictError as error:
+        raise ConflictError(f"the state of {groups[0]!r} can't be kept: {error.what}", _CURE) from error
+
+
+def _with_inputs_of(planned: StageModel, drained: StageModel, former: JobModel) -> StageModel:
+    """The planned stage with the tasks of a drained stage, adapted to the planned inputs. A stream that the drained
+    stage read keeps the partition count that it had there.
+    """
+    inputs = rescale.inputs_of(planned, expansion.partitions(drained))
+    same = msgspec.structs.replace(planned, inputs=drained.inputs, tasks=drained.tasks, base=drained.base)
+    expand.check_together(same, sum(str(each) in drained.inputs for each in inputs), inputs)
+    return expansion.expanded(same, inputs, former.factor, former.factor, len(former.containers))
 
 
 def begun(
@@ -168,8 +198,8 @@ def begun(
         reset_state: whether all operators begin without state.
 
     Raises:
-        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, to a lane that read other
-            streams, or to a seat that no longer has a lane of the operator.
+        ConflictError: state that should be kept belongs to tasks that the plan doesn't have, or that would read other
+            partitions; to a lane that read other streams; or to a seat that no longer has a lane of the operator.
         StateError: as for :func:`positions`.
     """
     last = max((lane.deployment for lane in lanes.values()), default=0)
@@ -256,6 +286,7 @@ def _with_former(
             continue
         for former in kept[group]:
             _check_kept(former, mine, tasks)
+        _check_partitions(group, kept[group], mine)
         ids = [lane.id for lane in mine]
         ids += [f"{mine[0].stage}-{new_id()}" for _ in kept[group][len(ids) :]]
         ids = ids[: len(kept[group])]
@@ -278,10 +309,32 @@ def _check_kept(former: Lane, mine: Sequence[Lane], tasks: set[str]) -> None:
             if read[0] != read[1]
             else f"its lane was in seat {former.seat}, which has no such lane now"
         )
+        raise ConflictError(f"the state of {former.group!r} can't be kept: {why}", _CURE)
+
+
+def _check_partitions(group: str, former: Sequence[Lane], mine: Sequence[Lane]) -> None:
+    """Raises ConflictError if the planned lanes of a group don't read exactly the partitions that the group's drained
+    lanes read, each in the same task. The state of the partition's keys is in this task, and the new lanes will read
+    only what the drained lanes read.
+    """
+    was, now = _reads(former), _reads(mine)
+    differing = next((text for text in {**was, **now} if was.get(text) != now.get(text)), None)
+    if differing is not None:
+        before, after = (" and ".join(sorted(each.get(differing, {"not read"}))) for each in (was, now))
         raise ConflictError(
-            f"the state of {former.group!r} can't be kept: {why}",
-            "undo this change, or begin without state: --reset-state",
+            f"the state of {group!r} can't be kept: {differing} was {before}, and would be {after}", _CURE
         )
+
+
+def _reads(lanes: Iterable[Lane]) -> dict[str, set[str]]:
+    """How a group's lanes read each partition, as text: in which tasks (at factor 1), or as a broadcast."""
+    found: dict[str, set[str]] = {}
+    for lane in lanes:
+        for text, number in lane.numbers.items():
+            found.setdefault(text, set()).add(f"read in task {number}")
+        for ssp in lane.broadcast:
+            found.setdefault(str(ssp), set()).add("broadcast")
+    return found
 
 
 def _listed(streams: Iterable[tuple[str, str, bool]]) -> str:
