@@ -61,6 +61,13 @@ def rule(node: Node) -> Rule:
     return RULES[node.kind]
 
 
+def outlives_drain(node: Node) -> bool:
+    """Whether an operator has state that survives a drain. (The state of windows and joins doesn't: it only waits for
+    time to advance, and a drain removes all of it.)
+    """
+    return rule(node).stateful and "window" not in node.args and node.kind != "join"
+
+
 def is_windowed(node: Node) -> bool:
     """Whether this is an ``agg`` over windows of event time."""
     return node.kind == "agg" and "window" in node.args and not is_by_intake(node)

@@ -11,17 +11,19 @@ import msgspec
 from anabranch.errors import ConflictError, UsageError
 from anabranch.model.graph import Graph, Node
 from anabranch.operators import rule
-from anabranch.operators.rules import is_boundary
+from anabranch.operators.rules import is_boundary, outlives_drain
 from anabranch.planning import stages
 from anabranch.planning.fingerprints import DELIVERY, FORMAT, OUTPUT, PARTITIONS, PATTERN, TABLE
 from anabranch.planning.stages import Stage
 
-__all__ = ["Comparison", "Reason", "Version", "check", "compared"]
+__all__ = ["Comparison", "Reason", "Version", "check", "compared", "unkept"]
 
 DRAIN = "drain the job, and start the new version then: anabranch deploy JOB.py --drain"
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _OF_STREAMS = (OUTPUT, TABLE, DELIVERY, FORMAT, PATTERN)
+_OF_RESULT = frozenset({"limit_per_key", "schema"})
+"""Arguments of operators that determine the operator's result, but not the form of the operator's state."""
 _OF_STATE = ("state_partitions", "watermark_scope", "trigger")
 
 
@@ -103,6 +105,17 @@ def compared(
         *_boundaries(before, after),
     ]
     return Comparison(tuple(dict.fromkeys(reasons)), (*_moved(before, after), *state.notes()), state.dropped)
+
+
+def unkept(before: Version, after: Version, names: Collection[str]) -> tuple[str, ...]:
+    """Why operators of ``after`` can't keep the state that the drained version ``before`` left, as texts; empty if they
+    can.
+
+    Args:
+        names: the operators of ``after`` that would keep the state of the operators with the same names.
+    """
+    state = _Stateful(before, after, ())
+    return tuple(what for name in names for what in state.unkept(name))
 
 
 def _settings(before: Version, after: Version, factor: int, containers: int, stateful: bool) -> Iterator[Reason]:
@@ -250,24 +263,43 @@ class _Stateful:
             if name not in self.olds:
                 yield f"{name} begins without state, at the current positions"
 
+    def unkept(self, name: str) -> Iterator[str]:
+        """Why an operator can't keep the state that a drain left, as texts."""
+        if name in self.olds and name in self._news:
+            yield from self._changed(self.olds[name], self._news[name], drained=True)
+
     def _differences(self, old: Node, new: Node) -> Iterator[Reason]:
+        cure = DRAIN
+        if outlives_drain(new) and any(self.unkept(new.name)):
+            cure = f"write another name= there, so that it begins without state, and add --drop-state {old.name}"
+        for what in self._changed(old, new):
+            yield Reason(what, cure)
+
+    def _changed(self, old: Node, new: Node, drained: bool = False) -> Iterator[str]:
+        """What prevents the operator ``new`` from taking over the state of ``old``, as texts. With ``drained``, the
+        state is what a drain left. This state doesn't depend on how the operator's stage reads its inputs. The state of
+        a ``process`` consists of what the processor declares.
+        """
         label = f"{new.kind} {new.name!r} ({new.where})"
-        if not _same(old, new):
-            differing = sorted(k for k in {*old.args, *new.args} if old.args.get(k) != new.args.get(k))
+        names = {*old.args, *new.args} - (_OF_RESULT if drained else set())
+        differing = sorted(name for name in names if old.args.get(name) != new.args.get(name))
+        if old.kind != new.kind or differing:
             what = f"was {old.kind}" if old.kind != new.kind else f"differs in its {' and '.join(differing)}"
-            yield Reason(f"the state of {label} has changed: the operator {what}")
+            yield f"the state of {label} has changed: the operator {what}"
             return
         before, after = (_stage_of(v.graph, n) for v, n in ((self._before, old), (self._after, new)))
         keys = [self._key(*each) for each in ((self._before, before, old), (self._after, after, new))]
         if keys[0] != keys[1]:
-            yield Reason(f"the stage key of {label} is {_listed(keys[1])}, and was {_listed(keys[0])}")
+            yield f"the stage key of {label} is {_listed(keys[1])}, and was {_listed(keys[0])}"
         read = [_sources(before), _sources(after)]
-        if read[0] != read[1]:
-            yield Reason(f"the stage of {label} reads {_sourced(read[1])}, and read {_sourced(read[0])}")
+        if read[0] != read[1] and not drained:
+            yield f"the stage of {label} reads {_sourced(read[1])}, and read {_sourced(read[0])}"
+        if drained and new.kind == "process":
+            return
         used = _changes(self._used(self._before, old), self._used(self._after, new), common=True)
         made = _changes(self._before.columns(old.id), self._after.columns(new.id))
         if used or made:
-            yield Reason(f"the columns of the state of {label} have changed: {used or made}")
+            yield f"the columns of the state of {label} have changed: {used or made}"
 
     def _key(self, version: Version, stage: Stage, node: Node) -> tuple[tuple[str, str], ...]:
         names = stages.key_columns(version.graph, stage)[node.inputs[0]].columns

@@ -22,19 +22,19 @@ from tests.unit.coordinator.workers import JOB, Worker
 from tests.unit.planning.factory import around, new_id
 
 
-def job() -> Job:
+def job(counted: str = "count(*)") -> Job:
     """Three stages; in the second one windows, and a running count that the third one reads."""
     made = Job(JOB)
     rows = made.read("in", key="k string", schema="n int, at timestamp", event_time="at", watermark="1 minute")
     rows.where("n > 0").write("out")
     keyed = rows.partition_by("n", name="by-n")
     keyed.window(tumbling("1 hour")).agg(c="count(*)", name="windows").write("hourly")
-    keyed.agg(c="count(*)", name="counted").partition_by("c", name="by-c").write("counts")
+    keyed.agg(c=counted, name="counted").partition_by("c", name="by-c").write("counts")
     return made
 
 
-def start() -> StartRequest:
-    graph = job().graph
+def start(counted: str = "count(*)") -> StartRequest:
+    graph = job(counted).graph
     plan = planning.make(graph, around("partition", 1, 1, **{"in": 2}))
     return StartRequest(
         graph=graph, model=plan.model, lanes=planning.lanes_of(plan, 4, new_id), fingerprint={}, program=PROGRAM

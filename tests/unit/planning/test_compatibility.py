@@ -140,6 +140,33 @@ def limited(n: int) -> Job:
     return made
 
 
+def tallied(n: str = "sum(delay)", key: str = "tail string", schema: str = "delay int, gate string") -> Job:
+    made = Job("j")
+    made.read("flights", key=key, schema=schema).agg(n=n, name="tails").write("tails")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (tallied(), tallied(), ""),
+        (tallied(), tallied(schema="delay int"), ""),
+        (tallied(), tallied(n="max(delay)"), "differs in its aggregates"),
+        (tallied(), tallied(key="tail long"), "the stage key of agg 'tails'"),
+        (tallied(), tallied(schema="delay double, gate string"), "delay int → double"),
+        (limited(3), limited(5), ""),
+        (ruled(False, True), ruled(True, True), ""),  # the lanes' inputs are compared when they are planned
+    ],
+)
+def test_what_can_keep_the_state_that_a_drain_left(before: Job, after: Job, told: str) -> None:
+    (name,) = (node.name for node in after.graph.nodes if node.kind in ("agg", "process"))
+    found = compatibility.unkept(version(before), version(after), [name])
+    assert len(found) == bool(told)
+    assert told in "".join(found)
+    for reason in compared(version(after), version(before)).reasons if told else ():
+        assert reason.cure == f"write another name= there, so that it begins without state, and add --drop-state {name}"
+
+
 @pytest.mark.parametrize("name", SETTINGS_REFUSED)
 def test_settings_that_cannot_change(name: str) -> None:
     value, told = SETTINGS_REFUSED[name]

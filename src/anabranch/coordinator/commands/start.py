@@ -54,7 +54,8 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
 
     Raises:
         ConflictError: the job should continue its last deployment, but differs from it. Also raised if the job can't
-            begin where its last drain ended, or if the start was planned for another state of the job.
+            begin where its last drain ended or keep the state that the drain left, or if the start was planned for
+            another state of the job.
         StateError: as for :func:`plans.after_drain`.
         UsageError: as for :func:`plans.numbered`.
     """
@@ -65,7 +66,10 @@ def plan(registry: JobRegistry, start: StartRequest, stored: DeploymentRecord | 
         resets = start.reset_state or stored.state is DeploymentState.RESET
         start = msgspec.structs.replace(start, reset_state=resets)
         store, former = registry.store, stored_jobs.model(registry.store, stored.job)
-        return plans.after_drain(start, stored.id + 1, store.lanes(stored.job), former)
+        known = store.lanes(stored.job)
+        if not resets:
+            plans.check_state(stored, store.graph(stored.job, stored.id), start, known)
+        return plans.after_drain(start, stored.id + 1, known, former)
     plans.check_same(stored, registry.store.graph(stored.job, stored.id), start)
     return None
 

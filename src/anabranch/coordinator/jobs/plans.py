@@ -14,12 +14,12 @@ from anabranch.model.graph import Graph
 from anabranch.model.job_model import JobModel
 from anabranch.model.lane import Lane, LaneState
 from anabranch.model.naming import check_name
-from anabranch.planning import differences
-from anabranch.planning.compatibility import DRAIN, Reason
+from anabranch.planning import compatibility, differences
+from anabranch.planning.compatibility import DRAIN, Reason, Version
 from anabranch.planning.transition import after_drain as follow_drain
 from anabranch.protocol.deployment import StartRequest
 
-__all__ = ["after_drain", "again", "check_follows", "check_same", "check_whole", "numbered"]
+__all__ = ["after_drain", "again", "check_follows", "check_same", "check_state", "check_whole", "numbered"]
 
 
 def numbered(start: StartRequest, deployment: int) -> StartRequest:
@@ -89,6 +89,23 @@ def after_drain(
     )
 
 
+def check_state(stored: DeploymentRecord, graph: Graph, start: StartRequest, known: Mapping[str, Lane]) -> None:
+    """Raises ConflictError if an operator of the plan in ``start`` would keep state that doesn't fit. ``stored`` is the
+    drained deployment, ``graph`` is its graph, and ``known`` contains all lanes that the job has ever had, by id.
+    """
+    programs = stored.any_program, start.program or start.own_program
+    schemas = [{} if None in programs else program.schemas for program in programs if program is not None] or [{}]
+    before = Version(graph, schemas[0], stored.fingerprint)
+    after = Version(start.graph, schemas[-1], start.fingerprint)
+    kept = follow_drain.lanes_with_state(start.lanes, start.graph, known)
+    if found := compatibility.unkept(before, after, [*kept]):
+        raise ConflictError(
+            f"job {stored.job!r} can't keep the state that its drain left: " + "; ".join(found),
+            "undo this change; or write another name= there, so that the operator begins without state; or begin "
+            "without any state: --reset-state",
+        )
+
+
 def again(stored: DeploymentRecord, graph: Graph, model: JobModel, known: Mapping[str, Lane]) -> StartRequest:
     """A request to start the version of a drained deployment again, as a new deployment."""
     return StartRequest(
@@ -140,7 +157,10 @@ def _differs(stored: DeploymentRecord, found: Sequence[str], reasons: Sequence[R
             "anabranch run JOB.py with the file as it was, which then stores its code; stop it, and run this one: "
             f"{kept}"
         )
-    drained = "positions and the state of running aggregates and processors stay, open windows come out early"
+    drained = (
+        "positions stay, and so does the state of running aggregates and processors if it still fits; open windows "
+        "come out early"
+    )
     ways += [
         f"start it with the file as it was, anabranch drain {job}, and start the new version: {drained}",
         f"anabranch reset {job}: positions, state and open windows are lost, and what is read again is written again",

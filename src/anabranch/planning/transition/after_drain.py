@@ -13,25 +13,21 @@ from anabranch.model.job_model import JobModel, StageModel
 from anabranch.model.lane import AfterDrain, Lane, Position
 from anabranch.model.ssp import SSP, wholes
 from anabranch.model.task import Task
-from anabranch.operators import rule
+from anabranch.operators.rules import outlives_drain
 from anabranch.planning import plan, stages
 from anabranch.planning.assignment import placement
 from anabranch.planning.transition import deploy, expand, follow, rescale
 from anabranch.planning.transition.deployed_stages import read_by
 
-__all__ = ["again", "begun", "continuing", "keeps_state", "positions"]
+__all__ = ["again", "begun", "continuing", "keeps_state", "lanes_with_state", "positions"]
 
-_SYSTEM_STATE = frozenset({"join"})
-"""Kinds of operators whose state only waits for time to advance. After a drain, no such state is left."""
 _CURE = "undo this change, or begin without state: --reset-state"
 
 
 def keeps_state(graph: Graph, group: str) -> bool:
-    """Whether the operator of this name has state that survives a drain. (The state of windows and joins doesn't: a
-    drain removes all of it.)
-    """
+    """Whether the operator of this name has state that survives a drain."""
     node = next((each for each in graph.nodes if each.name == group), None)
-    return node is not None and rule(node).stateful and "window" not in node.args and node.kind not in _SYSTEM_STATE
+    return node is not None and outlives_drain(node)
 
 
 def positions(lanes: Iterable[Lane], graph: Graph) -> dict[SSP, int]:
@@ -122,7 +118,7 @@ def continuing(
     seats = [container.seat for container in former.containers]
     if model.factor != former.factor or [container.seat for container in model.containers] != seats:
         return model, tuple(planned)
-    kept = _kept(planned, graph, lanes)
+    kept = lanes_with_state(planned, graph, lanes)
     stages = [_as_drained(stage, planned, former, kept) for stage in model.stages]
     tasks: dict[str, dict[str, list[Task]]] = {}
     for stage, before in stages:
@@ -205,7 +201,7 @@ def begun(
     last = max((lane.deployment for lane in lanes.values()), default=0)
     before = _last(lanes.values(), last)
     places = positions(lanes.values(), graph)
-    kept = {} if reset_state else _kept(planned, graph, lanes)
+    kept = {} if reset_state else lanes_with_state(planned, graph, lanes)
     new, become = _with_former(planned, kept, new_id)
     writers: dict[str, list[str]] = {}
     for each in lanes.values():
@@ -220,8 +216,8 @@ def begun(
     return tuple(found)
 
 
-def _kept(planned: Sequence[Lane], graph: Graph, lanes: Mapping[str, Lane]) -> dict[str, list[Lane]]:
-    """The drained lanes with state that is kept, by group."""
+def lanes_with_state(planned: Sequence[Lane], graph: Graph, lanes: Mapping[str, Lane]) -> dict[str, list[Lane]]:
+    """The drained lanes with state that is kept, by group. For the arguments, see :func:`begun`."""
     last = max((lane.deployment for lane in lanes.values()), default=0)
     before = _last(lanes.values(), last)
     stateful = dict.fromkeys(lane.group for lane in planned if lane.stateful)

@@ -293,6 +293,15 @@ def test_running_aggregates_keep_their_state_unless_it_is_reset(coordinator: Coo
         assert (lane.drained.state, lane.first_batch) == ("", 0)
 
 
+def test_state_of_another_kind_is_not_taken_over(coordinator: Coordinator) -> None:
+    drained(coordinator)
+    told = r"can't keep the state that its drain left: the state of agg 'counted' .* differs in its aggregates"
+    with pytest.raises(ConflictError, match=told):
+        coordinator.start(start("max(n)"))
+    assert coordinator.status(JOB).state == "drained"
+    assert coordinator.start(msgspec.structs.replace(start("max(n)"), reset_state=True)) == 2
+
+
 def test_lanes_that_ended_at_several_places_are_a_fault(coordinator: Coordinator, store: Store) -> None:
     drained(coordinator)
     lanes = store.lanes(JOB)
