@@ -128,7 +128,8 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
             f"job {running_job.job!r} is already going back, from generation {present.model.undoes}",
             f"see anabranch status {running_job.job}",
         )
-    begun = next((lane for lane in running_job.lanes if lane.id in present.model.rewound and lane.begun), None)
+    rewound = (lane for lane in running_job.lanes if lane.id in present.model.rewound)
+    begun = next((lane for lane in rewound if _may_have_begun(lane)), None)
     if begun is not None:
         raise ConflictError(
             f"lane {begun.id} of job {running_job.job!r} has begun to process records again, so the rewind can't be "
@@ -137,6 +138,13 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
         )
     new = running_job.deployment if running_job.follows else 0  # no lane continues from this deployment's lanes yet
     _check_whole(running_job, lambda lane: lane.begun or not (lane.predecessors or lane.deployment == new))
+
+
+def _may_have_begun(lane: Lane) -> bool:
+    """Whether a lane's query might be running. Once the coordinator knows the lane's folder, the query can start at any
+    moment, and the coordinator hears of it only later. The report of a lane that has failed says whether it had begun.
+    """
+    return lane.begun or (lane.folder_epoch > 0 and lane.state is not LaneState.FAILED)
 
 
 def _check_untouched(running_job: RunningJob) -> None:

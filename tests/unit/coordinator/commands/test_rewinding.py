@@ -158,6 +158,19 @@ def test_it_is_cancelled_until_a_lane_has_begun(coordinator: Coordinator, store:
         coordinator.cancel(JOB)
 
 
+def test_it_is_not_cancelled_once_a_query_may_run_that_nobody_has_heard_of(coordinator: Coordinator) -> None:
+    """What the query has written already would be counted in state a second time."""
+    worker = running(coordinator)
+    worker.read = 3
+    worker.turns()
+    coordinator.rewind(JOB, clear())
+    worker.turns(2)
+    worker.seat.beat(*(told.changed(phase=LanePhase.STARTING) for told in worker.reports.values()))
+    assert not any(lane.begun for lane in open_lanes(coordinator))
+    with pytest.raises(ConflictError, match="begun to process records again"):
+        coordinator.cancel(JOB)
+
+
 def test_a_rewound_lane_that_cannot_start_takes_all_back(coordinator: Coordinator) -> None:
     worker = running(coordinator)
     worker.read = 3
