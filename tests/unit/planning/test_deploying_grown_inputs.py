@@ -153,6 +153,17 @@ def test_a_stream_that_another_output_read_is_new_for_this_one() -> None:
     assert begins([other]) == dict.fromkeys(named("more", 2), 50)
 
 
+def test_partitions_that_a_start_finds_add_no_lane_to_an_output_that_is_gone() -> None:
+    """The output's last lanes are still closing, and nobody could run a lane of theirs."""
+    model, lanes = first(planned(job("state"), 1, **{"in": 2}))
+    closing = {name: msgspec.structs.replace(lane, state=LaneState.CLOSING) for name, lane in lanes.items()}
+    change = deploy.deployed(planned(job(), 2, **{"in": 2}), model, list(closing.values()), new_id)
+    new = {lane.id: lane for lane in change.lanes}
+    grew = expand.expanded(job().graph, change.model, {**closing, **new}, {"embedded/in": 4}, new_id)
+    assert {lane.group for lane in grew.lanes} == {"outputs-embedded"}
+    assert {*grew.closing} == {*new}
+
+
 def branches(*parts: str) -> Job:
     """Two stages that read the same stream, or only the first of them."""
     made = Job("j")

@@ -36,14 +36,14 @@ def following(
     placing: Placing,
 ) -> Change:
     """The next generation, after tasks or their seats have changed. A lane that hasn't failed is kept if it owns
-    exactly what a new lane in the same seat would own.
+    exactly what a new lane in the same seat would own. Lanes of former deployments that are still closing don't count.
 
     For the other arguments, see :func:`anabranch.planning.transition.rescale.rescaled`.
 
     Args:
         after: the stages with their new tasks, in the order of the model.
     """
-    present = heads(lanes.values())
+    present = [lane for lane in heads(lanes.values()) if lane.deployment == model.run_id]
     found = placing(after, model.seats_of_tasks())
     seats = list(found.racks)
     placed: dict[str, dict[str, tuple[str, ...]]] = {seat: {} for seat in seats}
