@@ -95,7 +95,12 @@ def undone(running_job: RunningJob, present: Generation, before: JobModel, who: 
         model = msgspec.structs.replace(back.model, undoes=present.generation)
         ending = (*ending_lanes(running_job, its, back, void), *void)
         return NextGeneration(model, result, ending, "undo", who, why)
-    change = rescaled(running_job, present, before.factor, assignment_settings.as_in(before), len(before.containers))
+    seats = assignment_settings.as_in(before)
+    if (before.factor, len(before.containers)) == (present.factor, present.containers):  # only seats have changed
+        its = {lane.id: lane for lane in running_job.lanes}
+        change = follow.following(present.model, before.stages, its, before.factor, new_id, seats)
+    else:
+        change = rescaled(running_job, present, before.factor, seats, len(before.containers))
     return next_generation(running_job, change, "undo", who, why, void, undoes=present.generation)
 
 

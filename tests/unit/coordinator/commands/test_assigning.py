@@ -47,11 +47,13 @@ class Replicas:
         return {name: self.racks for name in streams if name == IN}
 
 
-def start(assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...] = ()) -> StartRequest:
+def start(
+    assignment: dict[str, Any], containers: int = 3, racks: tuple[str, ...] = (), grouper: str = "partition"
+) -> StartRequest:
     made = Job(JOB)
     made.read("in", key="k binary", schema="n int").agg(n="count(*)", name="counted").write("counts")
     surroundings = replace(
-        around(containers=containers, **{"in": 6}),
+        around(grouper, containers=containers, **{"in": 6}),
         systems={"in": "kafka"},
         placement=planning.Placement(
             Rules(strategy=assignment.get("strategy", "none")), racks, {IN: Replicas().racks} if racks else {}
@@ -237,8 +239,12 @@ def test_the_autosizer_places_by_the_racks_of_now_and_waits_while_they_are_not_k
     assert {seats[name] for name in seats if name.startswith("Partition_0")} == {"1"}
 
 
-def test_an_assignment_can_be_cancelled(coordinator: Coordinator) -> None:
-    coordinator.start(start(BY_RACKS))
+@pytest.mark.parametrize("grouper", ["partition", "mine:group"])
+def test_an_assignment_can_be_cancelled(coordinator: Coordinator, replicas: Replicas, grouper: str) -> None:
+    """Also with a grouper that can't be called while the job runs: the tasks stay the same."""
+    if ":" in grouper:  # its only task begins in another rack
+        replicas.racks |= {number: ("c",) for number in range(6)}
+    coordinator.start(start(BY_RACKS, grouper=grouper))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
     coordinator.assign(JOB, AssignRequest())
