@@ -160,9 +160,9 @@ def tallied(n: str = "sum(delay)", key: str = "tail string", schema: str = "dela
 )
 def test_what_can_keep_the_state_that_a_drain_left(before: Job, after: Job, told: str) -> None:
     (name,) = (node.name for node in after.graph.nodes if node.kind in ("agg", "process"))
-    found = compatibility.unkept(version(before), version(after), [name])
-    assert len(found) == bool(told)
-    assert told in "".join(found)
+    reasons = compatibility.unkept(version(before), version(after), [name])
+    assert len(reasons) == bool(told)
+    assert told in "".join(reasons)
     for reason in compared(version(after), version(before)).reasons if told else ():
         assert reason.cure == f"write another name= there, so that it begins without state, and add --drop-state {name}"
 

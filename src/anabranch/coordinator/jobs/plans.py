@@ -98,9 +98,9 @@ def check_state(stored: DeploymentRecord, graph: Graph, start: StartRequest, kno
     before = Version(graph, schemas[0], stored.fingerprint)
     after = Version(start.graph, schemas[-1], start.fingerprint)
     kept = follow_drain.lanes_with_state(start.lanes, start.graph, known)
-    if found := compatibility.unkept(before, after, [*kept]):
+    if reasons := compatibility.unkept(before, after, [*kept]):
         raise ConflictError(
-            f"job {stored.job!r} can't keep the state that its drain left: " + "; ".join(found),
+            f"job {stored.job!r} can't keep the state that its drain left: " + "; ".join(reasons),
             "undo this change; or write another name= there, so that the operator begins without state; or begin "
             "without any state: --reset-state",
         )

@@ -324,13 +324,13 @@ def _check_partitions(group: str, former: Sequence[Lane], mine: Sequence[Lane]) 
 
 def _reads(lanes: Iterable[Lane]) -> dict[str, set[str]]:
     """How a group's lanes read each partition, as text: in which tasks (at factor 1), or as a broadcast."""
-    found: dict[str, set[str]] = {}
+    reads: dict[str, set[str]] = {}
     for lane in lanes:
         for text, number in lane.numbers.items():
-            found.setdefault(text, set()).add(f"read in task {number}")
+            reads.setdefault(text, set()).add(f"read in task {number}")
         for ssp in lane.broadcast:
-            found.setdefault(str(ssp), set()).add("broadcast")
-    return found
+            reads.setdefault(str(ssp), set()).add("broadcast")
+    return reads
 
 
 def _listed(streams: Iterable[tuple[str, str, bool]]) -> str:

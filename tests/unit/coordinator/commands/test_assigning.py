@@ -243,7 +243,7 @@ def test_the_autosizer_places_by_the_racks_of_now_and_waits_while_they_are_not_k
 def test_an_assignment_can_be_cancelled(coordinator: Coordinator, replicas: Replicas, grouper: str) -> None:
     """Also with a grouper that can't be called while the job runs: the tasks stay the same."""
     if ":" in grouper:  # its only task begins in another rack
-        replicas.racks |= {number: ("c",) for number in range(6)}
+        replicas.racks |= dict.fromkeys(range(6), ("c",))
     coordinator.start(start(BY_RACKS, grouper=grouper))
     workers = crew(coordinator, *RACKS)
     before = placed(coordinator)
