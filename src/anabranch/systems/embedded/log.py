@@ -138,7 +138,8 @@ class Log:
     def controls(self, stream: str, number: int, cursor: int, position: int) -> tuple[list[dict[str, Any]], int]:
         """See :meth:`anabranch.systems.contract.System.controls`. ``cursor`` is the number of an entry. If entries
         after this entry have been deleted, the result begins with each lane's last control record in the deleted
-        entries.
+        entries, leaving out control records up to ``cursor``: the reader knows them, and may have forgotten since that
+        their lanes no longer count.
         """
         info = self.describe(stream)
         folder = layout.manifest_folder(self._root, stream, self._checked(info, number))
@@ -146,7 +147,8 @@ class Log:
             found, reached = [], cursor
             begins = start.read(start.of_manifest(folder))
             if reached + 1 < begins.sequence:
-                found, reached = [*begins.controls], begins.sequence - 1
+                found = [control for entry, control in begins.numbered_controls if entry > cursor]
+                reached = begins.sequence - 1
             while (entry := partition.read(folder, reached + 1)) is not None and entry.base <= position:
                 if entry.control is not None:
                     found.append(entry.control)

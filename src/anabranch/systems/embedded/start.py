@@ -23,12 +23,24 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
         sequence: the number of the first entry that is kept. Readers ignore earlier entries that still exist.
         offset: the offset at which this entry begins.
         controls: each lane's last control record from the entries below ``sequence``, in order.
+        control_entries: for each of the ``controls``, the number of the entry that contained it. Files of an older
+            anabranch lack this field.
     """
 
     version: int = layout.FORMAT_VERSION
     sequence: int = 0
     offset: int = 0
     controls: tuple[dict[str, Any], ...] = ()
+    control_entries: tuple[int, ...] = ()
+
+    @property
+    def numbered_controls(self) -> list[tuple[int, dict[str, Any]]]:
+        """The ``controls``, each with the number of its entry. If this number isn't known, it is replaced by the number
+        of the last entry below ``sequence``, which is never too low.
+        """
+        is_known = len(self.control_entries) == len(self.controls)
+        entries = self.control_entries if is_known else [self.sequence - 1] * len(self.controls)
+        return [*zip(entries, self.controls, strict=True)]
 
 
 ALL = Start()

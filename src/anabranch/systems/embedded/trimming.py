@@ -8,10 +8,11 @@ entries below the start.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from anabranch.systems.embedded import disk, partition, start
 from anabranch.systems.embedded.manifest import Entry, Tail
@@ -111,13 +112,21 @@ def trim(of: Partition, due: Due, limit: Callable[[], int | None]) -> Trimmed:
 
 def _after(begins: Start, deleted: list[Entry]) -> Start:
     last = deleted[-1]
-    controls = {str(control.get("lane", "")): control for control in begins.controls}
+    controls = {_lane(control): (number, control) for number, control in begins.numbered_controls}
     for entry in deleted:
         if entry.control is not None:
-            lane = str(entry.control.get("lane", ""))
-            controls.pop(lane, None)
-            controls[lane] = entry.control
-    return Start(sequence=last.sequence + 1, offset=last.base + last.rows, controls=tuple(controls.values()))
+            controls.pop(_lane(entry.control), None)
+            controls[_lane(entry.control)] = (entry.sequence, entry.control)
+    return Start(
+        sequence=last.sequence + 1,
+        offset=last.base + last.rows,
+        controls=tuple(control for _, control in controls.values()),
+        control_entries=tuple(number for number, _ in controls.values()),
+    )
+
+
+def _lane(control: Mapping[str, Any]) -> str:
+    return str(control.get("lane", ""))
 
 
 def _left_over(folder: str, begins: Start) -> Iterator[Entry]:

@@ -234,7 +234,8 @@ def test_a_lane_that_was_closed_and_forgotten_meanwhile_stays_stopped(log: Log, 
         put(asleep, log, "s", 0, 0, b"late")
 
 
-def test_control_records_outlive_their_entries_one_of_each_lane(log: Log, clock: Clock) -> None:
+@pytest.mark.parametrize("is_older", [False, True], ids=["numbered", "written by an older anabranch"])
+def test_control_records_outlive_their_entries_one_of_each_lane(log: Log, clock: Clock, is_older: bool) -> None:
     writers = {lane: LaneWriter(log, "job", lane, 1) for lane in ("a", "b", "ended")}
     for batch in range(3):
         for lane, writer in writers.items():
@@ -246,12 +247,18 @@ def test_control_records_outlive_their_entries_one_of_each_lane(log: Log, clock:
     whole, _ = log.controls("s", 0, -1, 7)
     log.retain("s", Retention(ms=2 * DAY))
     assert log.expire("s") == 3
+    if is_older:
+        path = log.root / "s" / "0" / "start.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "control_entries": []}))
+        assert log.controls("s", 0, 2, 7)[0] == whole, "which ones were read isn't known"
     log.retain("s", Retention(ms=DAY))
     assert log.expire("s") == 2
     told, cursor = log.controls("s", 0, -1, 7)
     assert told == whole[2:], "the last of each before the start, and all after that"
     assert log.controls("s", 0, cursor, 7) == ([], cursor)
     assert log.controls("s", 0, 1, 7) == (told, cursor), "a cursor that was overtaken"
+    for read in (3, 4, 5):
+        assert log.controls("s", 0, read, 7) == (whole[read:], cursor), "nothing is heard again"
 
 
 def test_an_intermediate_stream_is_purged_up_to_what_was_read(log: Log, clock: Clock) -> None:
