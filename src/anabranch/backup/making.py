@@ -34,7 +34,7 @@ from anabranch.backup.stream_files import Streams
 from anabranch.config import Settings
 from anabranch.container.checkpoint import copying, damage, soundness
 from anabranch.container.checkpoint.filesystem import Tree
-from anabranch.container.checkpoint.folder import PROGRESS, Folder
+from anabranch.container.checkpoint.folder import Folder
 from anabranch.container.checkpoint.soundness import Resumption
 from anabranch.coordinator.store import Store
 from anabranch.deadlines import wait_until
@@ -49,7 +49,6 @@ __all__ = ["Source", "make"]
 _ATTEMPTS = 5
 _PATIENCE = 60.0
 _LOOK = 0.5
-_NAMES = (*copying.ORDER, PROGRESS)
 
 log = logs.get_logger()
 
@@ -158,7 +157,7 @@ def _copied(source: Source, moment: Moment, tree: Tree, id: str) -> Manifest:
     """
     streams, elsewhere = _streams(source, moment)
     copies = [
-        _Copied(lane, epoch, Mirror(folder.tree, copy.tree, _NAMES), copy)
+        _Copied(lane, epoch, Mirror(folder.tree, copy.tree, copying.WHOLE), copy)
         for lane, epoch in moment.folders
         for folder, copy in [(_existing(source, lane, epoch), _place(source, tree, lane, epoch))]
     ]

@@ -11,16 +11,18 @@ from anabranch import crash_points, logs, own_files
 from anabranch.container.checkpoint import edits, filesystem
 from anabranch.container.checkpoint.edits import NewStream
 from anabranch.container.checkpoint.filesystem import File
-from anabranch.container.checkpoint.folder import METADATA, OUTPUTS, PROGRESS, STARTING, STREAMS, Folder
+from anabranch.container.checkpoint.folder import BROKEN, METADATA, OUTPUTS, PROGRESS, STARTING, STREAMS, Folder
 from anabranch.errors import ConflictError
 from anabranch.spark.internals import checkpoint_layout
 
-__all__ = ["ORDER", "bare", "clone", "note_used", "refresh", "relocate", "standby", "standbys"]
+__all__ = ["ORDER", "WHOLE", "bare", "clone", "note_used", "refresh", "relocate", "standby", "standbys"]
 
 _STATE = "state"
 _STANDBY = "standby"
 # Commits are copied before offsets, so a copy that is made while a lane is running never has a commit without offsets.
 ORDER = ("commits", "offsets", METADATA, "sources", _STATE, STREAMS, STARTING, OUTPUTS)
+WHOLE = (*ORDER, PROGRESS, BROKEN)
+"""Everything in a folder that the lane or its successors need, in the order in which it must be copied."""
 
 log = logs.get_logger()
 

@@ -30,7 +30,7 @@ STREAMS = "streams.json"
 STARTING = "starting.json"
 OUTPUTS = "outputs.json"
 PROGRESS = "progress.json"
-_BROKEN = "broken.json"
+BROKEN = "broken.json"
 
 log = logs.get_logger()
 
@@ -227,7 +227,7 @@ class Folder:
         """Record that a batch was broken off. The batch may have left state in the folder, and its threads may still
         write more.
         """
-        self.tree.write(_BROKEN, json.dumps({"batch": batch}))
+        self.tree.write(BROKEN, json.dumps({"batch": batch}))
 
     def take_back(self) -> None:
         """Forget the pending batch. Call this only if no part of the batch was published, and no part can be published
@@ -246,7 +246,7 @@ class Folder:
         """
         if self.planned() < 0:
             self.begin_anew()
-        elif former.exists(_BROKEN):
+        elif former.exists(BROKEN):
             self.clear_leftovers(anew=False)
 
     def begin_anew(self) -> None:
