@@ -142,6 +142,8 @@ def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
                 yield part
                 if not left:
                     return
+    except FileNotFoundError:  # deleted since its size was checked
+        raise _missing(piece) from None
     except (pa.ArrowException, OSError) as error:
         raise _damaged(piece, f"can't be read: {error}") from error
     raise _damaged(piece, f"has {left} records fewer than its manifest says")
@@ -150,14 +152,18 @@ def read_slice(piece: Slice) -> Iterator[pa.RecordBatch]:
 def _check_size(piece: Slice) -> None:
     try:
         size = os.stat(piece.path).st_size
-    except FileNotFoundError as error:
-        begins = start.read(start.of_segment(piece.path))
-        if piece.offset < begins.offset:
-            raise start.gone(piece.where, piece.offset, begins.offset) from None
-        raise _damaged(piece, "is missing") from error
+    except FileNotFoundError:
+        raise _missing(piece) from None
     if size != piece.file_bytes:
         fault = "was cut short" if size < piece.file_bytes else "has grown"
         raise _damaged(piece, f"{fault}: {size} of {piece.file_bytes} bytes")
+
+
+def _missing(piece: Slice) -> LogError:
+    begins = start.read(start.of_segment(piece.path))
+    if piece.offset < begins.offset:
+        return start.gone(piece.where, piece.offset, begins.offset)
+    return _damaged(piece, "is missing")
 
 
 def _damaged(piece: Slice, fault: str) -> LogError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from anabranch.errors import AnabranchError, LogError
 from anabranch.systems.contract import Records
 from anabranch.systems.embedded.log import Log
 from anabranch.systems.embedded.manifest import Tail
@@ -73,11 +75,27 @@ class EmbeddedReader(Reader):
         return {p: each.offset for p, each in self._log.starts(self._stream, self._partitions).items()}
 
     def piece(self, partition: int, begin: int, end: int) -> InputPartition:
-        return Pieces(partition, self._log.slices(self._stream, partition, begin, end))
+        with self._retried_if_overtaken(partition, begin):
+            return Pieces(partition, self._log.slices(self._stream, partition, begin, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Pieces)
-        return self.metered(partition.partition, [partial(_records, each) for each in partition.slices])
+        with self._retried_if_overtaken(partition.partition, partition.slices[0].offset):
+            yield from self.metered(partition.partition, [partial(_records, each) for each in partition.slices])
+
+    @contextmanager
+    def _retried_if_overtaken(self, partition: int, first: int) -> Iterator[None]:
+        """If lost records may be skipped, and the record ``first`` of a partition was deleted after the batch was
+        planned, turns a LogError, which is final, into an error after which the lane makes another attempt. That
+        attempt skips the lost records.
+        """
+        try:
+            yield
+        except LogError as error:
+            if not self._skips_lost or self.begins()[partition] <= first:
+                raise
+            cure = f"the next attempt skips them; to keep more from now on: anabranch stream retain {self._stream}"
+            raise AnabranchError(error.what, cure) from None  # a LogError in the traceback would count as final
 
 
 def _records(piece: Slice) -> Iterable[Records]:

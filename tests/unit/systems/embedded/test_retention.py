@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import threading
+import traceback
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -14,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from anabranch.config.systems import KafkaSettings
-from anabranch.errors import FencedError, LogError, UsageError
+from anabranch.container import error_text
+from anabranch.errors import AnabranchError, FencedError, LogError, UsageError
 from anabranch.systems.embedded import EmbeddedSystem, LaneWriter, Log, Slice, disk, fence, layout, read_slice
 from anabranch.systems.embedded.expiry import Expiry
+from anabranch.systems.embedded.spark import EmbeddedReader, Pieces
 from anabranch.systems.kafka.system import KafkaSystem
 from anabranch.systems.retention import Retention
 from tests.unit.systems.embedded.helpers import Killed, contents, killed_at, put, segment
@@ -150,6 +153,40 @@ def test_a_reader_that_is_overtaken_is_told_and_never_gets_less(log: Log, clock:
     with pytest.raises(LogError, match=r"the offsets 1 to 3 are gone, deleted"):
         _read(planned)
     assert contents(reader, "s", 0, 4) == values(2, 4)
+
+
+def test_a_file_that_is_deleted_after_it_was_looked_at_is_not_called_damaged(
+    log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(log, clock)
+    piece, *_ = log.slices("s", 0, 1, 9)
+    looked, real = os.stat(piece.path), os.stat
+    log.purge("s", {0: 4})
+    monkeypatch.setattr(os, "stat", lambda path, **given: looked if path == piece.path else real(path, **given))
+    with pytest.raises(LogError, match=r"the offsets 1 to 3 are gone, deleted"):
+        _read([piece])
+
+
+@pytest.mark.parametrize("loss", ["fail", "skip"])
+def test_a_batch_that_is_overtaken_is_tried_again_if_lost_records_may_be_skipped(
+    log: Log, clock: Clock, loss: str
+) -> None:
+    filled(log, clock)
+    options = {"stream": "s", "partitions": "[0]", "starting": '{"0": 0}', "max_rows": "9", "loss": loss}
+    reader = EmbeddedReader({**options, "root": str(log.root)}, bare=True)
+    planned = reader.piece(0, 1, 9)
+    log.purge("s", {0: 4})
+    for read in (lambda: list(reader.read(planned)), lambda: reader.piece(0, 1, 9)):
+        with pytest.raises(AnabranchError, match="the offsets 1 to 3 are gone, deleted") as caught:
+            read()
+        seen_by_the_lane = RuntimeError("".join(traceback.format_exception(caught.value)))
+        assert error_text.is_final(seen_by_the_lane) == (loss == "fail")
+
+    kept = reader.piece(0, 4, 9)
+    assert isinstance(kept, Pieces)
+    os.unlink(kept.slices[0].path)
+    with pytest.raises(LogError, match="is missing"):
+        list(reader.read(kept))
 
 
 def test_a_reader_of_what_is_kept_is_not_disturbed(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
