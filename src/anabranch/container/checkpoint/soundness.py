@@ -268,7 +268,7 @@ def faults(checkpoint: Checkpoint) -> list[Fault]:
         return [Fault("offsets", "where the lane's batches begin and end", problem)]
     if last < 0:
         return []
-    batch = _before(checkpoint, planned) if planned > committed else [checkpoint.commit(last)]
+    batch = _before(checkpoint, planned) if planned > committed else _after(checkpoint, last)
     needed = [checkpoint.offsets(last), *batch, checkpoint.state(checkpoint.version)]
     return [fault for fault in needed if fault is not None]
 
@@ -279,7 +279,8 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
     The result names the latest batch that has an intact plan and meets one of these conditions:
 
-    - The batch's commit and the state after the batch are intact. The lane then continues after the batch.
+    - The batch's commit, the plan of the previous batch and the state after the batch are intact. The lane then
+      continues after the batch.
     - The plan and the commit of the previous batch are intact, and so is the state before the batch. The lane then runs
       the batch again.
 
@@ -301,7 +302,7 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
             return None
         if checkpoint.offsets(batch) is not None:
             continue
-        if checkpoint.commit(batch) is None and checkpoint.state(batch + 1) is None:
+        if not any(_after(checkpoint, batch)) and checkpoint.state(batch + 1) is None:
             return Resumption(batch, pending=False)
         if batch >= first and not any(_before(checkpoint, batch)) and checkpoint.state(batch) is None:
             return Resumption(batch, pending=True)
@@ -311,6 +312,12 @@ def resumption(checkpoint: Checkpoint, first: int, published: int) -> Resumption
 
 def _before(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
     return [checkpoint.offsets(batch - 1), checkpoint.commit(batch - 1)] if batch else []
+
+
+def _after(checkpoint: Checkpoint, batch: int) -> list[Fault | None]:
+    """The problems with what a start after ``batch`` needs besides the batch's own plan. Spark then also reads the plan
+    of the batch before, although that plan no longer matters."""
+    return [checkpoint.offsets(batch - 1) if batch else None, checkpoint.commit(batch)]
 
 
 def _role(version: int) -> str:

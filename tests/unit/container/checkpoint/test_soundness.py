@@ -68,7 +68,7 @@ def other_content(path: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
 
 
-NEEDED = ["offsets/5", "commits/5", "state/0/0/6.changelog", "state/0/0/1.changelog"]
+NEEDED = ["offsets/4", "offsets/5", "commits/5", "state/0/0/6.changelog", "state/0/0/1.changelog"]
 
 
 def test_a_whole_folder_has_no_faults(folder: Path) -> None:
@@ -152,6 +152,8 @@ def test_state_that_is_gone_is_missed(folder: Path) -> None:
     [
         ("offsets/5", 4, Resumption(4, pending=False)),
         ("offsets/5", 5, None),  # its output is seen, and where it ended isn't known
+        ("offsets/4", 3, Resumption(3, pending=False)),
+        ("offsets/4", 4, None),  # Spark reads it even if the lane goes on after batch 5
         ("commits/5", 5, Resumption(5, pending=True)),
         ("state/0/0/6.changelog", 5, Resumption(5, pending=True)),
         ("state/0/0/6.changelog", 6, None),
