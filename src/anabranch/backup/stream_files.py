@@ -24,13 +24,16 @@ def partitions(job: str, streams: Streams, cuts: Mapping[str, StreamCut]) -> dic
     """The partitions of the streams, as of the cuts.
 
     Raises:
-        MovedOnError: records were deleted after the streams were cut.
+        MovedOnError: records were deleted after the streams were cut, or a stream got more partitions.
         DamagedError: a file of a stream is damaged or missing.
     """
     found: dict[Place, PartitionCopy] = {}
     for stream, (_, archive) in streams.items():
         with _explained(job, stream):
             batches, later = archive.batches(stream, cuts[stream]), archive.later(stream, cuts[stream])
+            partitions_now = len(archive.cut(stream).ends)
+        if partitions_now != len(cuts[stream].ends):  # a batch may have written to partitions that the cut lacks
+            raise MovedOnError(f"stream {stream} had {len(cuts[stream].ends)} partitions, and has {partitions_now} now")
         for number, end in enumerate(cuts[stream].ends):
             found[stream, number] = PartitionCopy(end, batches[number], later[number])
     return found

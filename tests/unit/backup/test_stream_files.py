@@ -101,6 +101,14 @@ def test_a_damaged_last_entry_ends_the_backup_before_anything_is_copied(
         stream_files.partitions("delays", streams, {"out": at})
 
 
+def test_a_stream_that_gets_more_partitions_lets_the_backup_be_tried_again(log: Log) -> None:
+    streams, before = {"out": ("embedded", EmbeddedArchive(log))}, cut(log)
+    log.expand("out", 2)
+    with pytest.raises(MovedOnError, match="stream out had 1 partitions, and has 2 now"):
+        stream_files.partitions("delays", streams, {"out": before})
+    assert len(stream_files.partitions("delays", streams, {"out": cut(log)})) == 2
+
+
 def test_files_that_retention_deletes_meanwhile_let_the_backup_be_tried_again(log: Log, tmp_path: Path) -> None:
     before = cut(log)
     expire(log)
