@@ -154,15 +154,23 @@ def test_what_cannot_be_exact_is_refused_and_nothing_is_changed(made: Callable[.
     workspace.check_outputs(several)
 
 
+@pytest.mark.parametrize("committed", [True, False], ids=["after some batches", "in the first batch"])
 def test_a_stream_that_no_longer_keeps_what_must_still_be_read_is_refused(
-    made: Callable[..., Workspace], tmp_path: Path
+    made: Callable[..., Workspace], tmp_path: Path, committed: bool
 ) -> None:
     workspace, several = made("old"), flights(9, 2000)
     place = tmp_path / "backup"
-    workspace.put(several[:1000])
-    workspace.finish()
-    workspace.put(several[1000:], pieces=4)  # which no lane has read yet
-    backed_up(workspace, place)
+    workspace.put(several[:1000], pieces=4)
+    if committed:
+        workspace.finish()
+        workspace.put(several[1000:], pieces=4)  # which no lane has read yet
+        backed_up(workspace, place)
+    else:
+        process = workspace.start("run", EXAMPLE.name, hold=f"0-:{crash_points.PLANNED}:0")
+        process.held()
+        workspace.put(several[1000:], pieces=4)
+        backed_up(workspace, place)
+        process.kill()
     workspace.system.purge(INPUT, {number: end - 1 for number, end in workspace.ends()[INPUT].items()})
 
     destroy(workspace, but_for="streams")

@@ -229,11 +229,15 @@ def _check_kept(due: _Restore, there: set[str]) -> None:
     }
     for each in due.backup.lanes if starts else ():
         lane = due.moment.lanes[each.lane]
+        if not each.is_open:
+            continue
         uri = f"{due.tree.path.toString()}/{manifest.LANES}/{lane.id}/{each.epoch}"
-        read = Folder(due.spark, uri, systems.streams_by_topic).positions() if each.is_open else {}
+        folder = Folder(due.spark, uri, systems.streams_by_topic)
+        read, first = folder.positions(), folder.starting()
         for ssp in (*lane.ssps, *lane.broadcast):
             start = starts.get(ssp.stream, {}).get(ssp.partition, 0)
-            at = read.get(ssp.stream, {}).get(ssp.partition, start)
+            begin = first.get(str(ssp.whole), lane.begins.get(ssp.whole, start))  # if no batch was committed
+            at = read.get(ssp.stream, {}).get(ssp.partition, begin)
             if at < start:
                 raise ConflictError(
                     f"there is a stream {ssp.stream!r} here already, and the offsets {at} to {start - 1} of its "
