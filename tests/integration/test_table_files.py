@@ -78,6 +78,8 @@ def test_a_value_that_is_not_of_its_declared_type_is_told(spark: SparkSession, t
     [
         ("decimal(5,2)", " 12.500", Decimal("12.50")),
         ("decimal(5,2)", "1.25e1", Decimal("12.50")),
+        ("decimal(5,2)", "0E-18", Decimal("0.00")),
+        ("decimal(5,0)", "1200e-2", Decimal("12")),
         ("decimal(5,2)", "12.505", None),
         ("decimal(5,2)", "1255e-3", None),
         ("decimal(5,2)", "1234.5", None),
@@ -323,7 +325,9 @@ def test_a_json_value_that_is_not_of_its_declared_type_is_told(spark: SparkSessi
     failure = error_text.failure(raised.value)
     assert "a line of its table can't be read: the column 'zone' is no int: \"east\"; it is in file:" in failure.what
     assert failure.what.endswith("airports.json")
-    assert failure.reasons == ("correct the line, or declare the columns in schema= as the file has them",)
+    assert failure.reasons == (
+        "correct the line, or declare the columns in schema= as the file has them, and cast them in SQL",
+    )
     assert failure.remedy is Remedy.ATTEMPT
 
 
@@ -333,6 +337,7 @@ def test_a_json_value_that_is_not_of_its_declared_type_is_told(spark: SparkSessi
         ('{"iata": "MIA", "c": 1.255}', "too many digits"),
         ('{"iata": "MIA", "at": "10:15"}', "times are written as"),
         ('{"iata": "MIA", "day": "2024"}', "dates are written as"),
+        ('{"iata": "MIA", "at": 1706695800}', "the column 'at' is no timestamp: 1706695800 ("),
         ('{"iata": "MIA", "iata": "SFO"}', "Duplicate field 'iata'"),
         ('{"iata": "MIA"} {"iata": "SFO"}', "goes on behind the end"),
         ("{'iata': 'MIA'}", "isn't JSON"),
@@ -363,11 +368,11 @@ def test_lines_without_a_declared_schema_must_be_json_too(spark: SparkSession, t
 
 def test_a_folder_of_json_files_that_is_partitioned(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "airports.json"
-    for month, text in (("01", '\ufeff{"iata": "MIA", "n": 5}\r\n\r\n'), ("02", ' {"iata": "SFO", "more": [1]}')):
+    for month, text in (("01", '\ufeff{"iata": "MIA", "x": 5}\r\n\r\n'), ("02", ' {"iata": "SFO", "more": [1]}')):
         (folder / f"month={month}").mkdir(parents=True)
         saved(folder / f"month={month}" / "a.json", text)
-    found = rows(spark, folder, "MONTH string, n int, iata string")
-    assert found == [{"MONTH": "01", "n": 5, "iata": "MIA"}, {"MONTH": "02", "n": None, "iata": "SFO"}]
+    found = rows(spark, folder, "MONTH string, x int, iata string")
+    assert found == [{"MONTH": "01", "x": 5, "iata": "MIA"}, {"MONTH": "02", "x": None, "iata": "SFO"}]
 
 
 def test_a_type_that_can_not_be_read_from_json_is_told(spark: SparkSession, tmp_path: Path) -> None:

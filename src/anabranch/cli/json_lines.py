@@ -155,10 +155,12 @@ def _key_of(line: bytes, key: str | None) -> bytes | None:
 
 
 def _number(text: str) -> float | msgspec.Raw:
-    """A JSON number as a float or, if the float would be written as another number, as the text itself."""
+    """A JSON number as a float or, if the float would be written as another number, as the text itself. A number with
+    17 digits, as many programs write a float, is the float.
+    """
     rounded = float(text)
     with contextlib.suppress(InvalidOperation):  # the exponent is beyond all that Decimal allows
-        if Decimal(str(rounded)) == Decimal(text):
+        if Decimal(text) in (Decimal(str(rounded)), Decimal(format(rounded, ".17g"))):
             return rounded
     return msgspec.Raw(text.encode())
 

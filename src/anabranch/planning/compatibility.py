@@ -282,7 +282,7 @@ class _Stateful:
         """
         label = f"{new.kind} {new.name!r} ({new.where})"
         names = {*old.args, *new.args} - (_OF_RESULT if drained else set())
-        differing = sorted(name for name in names if old.args.get(name) != new.args.get(name))
+        differing = sorted(name for name in names if _differs(name, old, new))
         if old.kind != new.kind or differing:
             what = f"was {old.kind}" if old.kind != new.kind else f"differs in its {' and '.join(differing)}"
             yield f"the state of {label} has changed: the operator {what}"
@@ -314,6 +314,12 @@ class _Stateful:
         words = {*_NAME.findall(text), stages.event_times(version.graph)[node.inputs[0]].column.lower()}
         columns = {name: kind for i in node.inputs for name, kind in version.columns(i).items()}
         return {name: kind for name, kind in columns.items() if name.lower() in words or f"`{name.lower()}`" in text}
+
+
+def _differs(name: str, old: Node, new: Node) -> bool:
+    """Whether an argument differs. The order of an operator's aggregates counts, because Spark keeps them in it."""
+    both = old.args.get(name), new.args.get(name)
+    return both[0] != both[1] or (name == "aggregates" and [*(both[0] or ())] != [*(both[1] or ())])
 
 
 def _same(one: Node, other: Node) -> bool:

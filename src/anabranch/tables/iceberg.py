@@ -20,6 +20,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from anabranch import crash_points, own_files
 from anabranch.config.secrets import resolved
+from anabranch.config.storage import is_uri
 from anabranch.errors import AnabranchError, ConfigError, ConflictError, LogError, NotFoundError
 from anabranch.tables import files, marks, options, schemas
 from anabranch.tables.contract import Owner
@@ -84,7 +85,7 @@ class IcebergOptions(options.Options):
     def _whole(cls, catalog: dict[str, str]) -> dict[str, str]:
         for name in ("uri", "warehouse"):
             path = catalog.get(name, "").removeprefix("sqlite:///")
-            if path and "://" not in path and "${" not in path and not path.startswith("/"):
+            if path and not is_uri(path) and "${" not in path and not path.startswith("/"):
                 raise ValueError(f"{name} must be whole: processes start in several folders")
         return catalog
 
@@ -244,8 +245,10 @@ class IcebergTable:
         try:
             return _catalog(given.pop("name", "default"), tuple(sorted(given.items())))
         except (ArgumentError, ValueError, ImportError, exceptions.NotInstalledError) as error:
+            quotes = "@" in given.get("uri", "") and not isinstance(error, ImportError | exceptions.NotInstalledError)
+            why = "its uri can't be parsed (encode special characters of the password)" if quotes else _line(error)
             raise ConfigError(
-                f"{setting} isn't a catalog that pyiceberg can use: {_line(error)}",
+                f"{setting} isn't a catalog that pyiceberg can use: {why}",
                 "see https://py.iceberg.apache.org/configuration for the properties of catalogs",
             ) from None
 
@@ -280,6 +283,10 @@ class IcebergTable:
         try:
             catalog.create_table_if_not_exists(self._table, schemas.nullable(schema), properties=_MADE)
         except (ValueError, UnsupportedPyArrowTypeException) as error:
+            if "location" in str(error):
+                raise ConfigError(
+                    f"{self} can't be created: {_line(error)}", f"give outputs.{self._name}.catalog a warehouse"
+                ) from None
             raise ConflictError(
                 f"{self} can't have the columns of the job: {_line(error)}", "cast them in the job, or leave them out"
             ) from None

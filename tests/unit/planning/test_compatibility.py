@@ -105,6 +105,14 @@ def test_what_cannot_follow(name: str) -> None:
     assert any(told in each.what for each in reasons), reasons
 
 
+def test_aggregates_in_another_order_cannot_follow() -> None:
+    before, after = (version(job(**dict(pairs))) for pairs in ([("a", "min(delay)"), ("b", "max(delay)")],) * 2)
+    assert compared(after, before).reasons == ()
+    swapped = version(job(b="max(delay)", a="min(delay)"))
+    (reason,) = compared(swapped, before).reasons
+    assert reason.what.endswith("has changed: the operator differs in its aggregates")
+
+
 def test_another_limit_per_key_cannot_follow() -> None:
     before, same, after = (version(limited(n)) for n in (3, 3, 5))
     assert compared(same, before).reasons == ()

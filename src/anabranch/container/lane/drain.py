@@ -97,8 +97,8 @@ class LaneDrain:
         def look() -> None:
             if self._life.leaves_at_once():
                 raise _HurryError
+            self._monitor.take_progress(started)  # first: a query that has failed may have committed a batch before
             raise_if_ended(self._attempt.lane.id, started)
-            self._monitor.take_progress(started)
 
         def turn() -> None:
             look()

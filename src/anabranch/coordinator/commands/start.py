@@ -35,6 +35,7 @@ def run(context: Context, start: StartRequest) -> int:
     with registry.locked_all():
         stored = registry.store.deployment(job)
         check(registry, job, stored)
+        stored = registry.store.deployment(job)  # the check may have stored the end of a drain
         return apply(registry, plan(registry, start, stored), start, stored)
 
 

@@ -137,8 +137,8 @@ def check_cancellable(running_job: RunningJob, present: Generation) -> None:
     begun = next((lane for lane in rewound if _may_have_begun(lane)), None)
     if begun is not None:
         raise ConflictError(
-            f"lane {begun.id} of job {running_job.job!r} has begun to process records again, so the rewind can't be "
-            "undone",
+            f"lane {begun.id} of job {running_job.job!r} may have begun to process records again, so the rewind can't "
+            "be undone",
             "wait until it is done; a rewind can only go back, never forward",
         )
     new = running_job.deployment if running_job.follows else 0  # no lane continues from this deployment's lanes yet

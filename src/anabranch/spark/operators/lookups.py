@@ -30,11 +30,11 @@ log = logs.get_logger()
 __all__ = ["Lookups", "everything", "joined", "load", "nothing"]
 
 _AS_IT_WAS = "see that it is there, with the columns that it had; the lane continues from this batch"
+_AS_PLANNED = "let the table have the columns that it had when the job was planned, of the same types"
 _FIX = "fix the function that reads the table; the lane continues from this batch at the next run"
 
 _FOUND = "_anabranch_found"
 """A column that is true in rows for which the table has a row, and null in other rows."""
-_AS_IT_WAS = "let the table have the columns that it had when the job was planned, of the same types"
 
 
 @dataclass
@@ -77,9 +77,9 @@ class Lookups:
             if "anabranch.errors." in str(error):
                 raise
             why = error_text.reason(error) + (error_text.traced(error, self.home) if self.home else "")
-            raise OperatorError(
-                f"{label(node)} can't read its table: {why}", _FIX if isinstance(error, PythonException) else _AS_IT_WAS
-            ) from error
+            of_function = isinstance(error, PythonException) and "of" not in node.args
+            cure = _FIX if of_function else _AS_IT_WAS
+            raise OperatorError(f"{label(node)} can't read its table: {why}", cure) from error
         table_files.check_keys(node, rows)
         self._held[node.id] = (at, table)
         return table
@@ -88,7 +88,7 @@ class Lookups:
         keys, stream = list(node.args["on"].values()), self.schemas[node.inputs[0]].names
         lost = next((name for name in keys if name not in table.schema.names), None)
         if lost is not None:
-            raise StateError(f"{label(node)}: the table's column {lost!r}, a column of `on`, is gone", _AS_IT_WAS)
+            raise StateError(f"{label(node)}: the table's column {lost!r}, a column of `on`, is gone", _AS_PLANNED)
         there = {_named(node, each.name): each for each in table.schema if each.name not in keys}
         wanted = [each for each in self.schemas[node.id] if each.name not in stream]
         for each in wanted:
@@ -97,7 +97,7 @@ class Lookups:
                 if each.name in there:
                     now = there[each.name].dataType.simpleString()
                 raise StateError(
-                    f"{label(node)}: the table's column for {each.name!r} was {was}, and is {now}", _AS_IT_WAS
+                    f"{label(node)}: the table's column for {each.name!r} was {was}, and is {now}", _AS_PLANNED
                 )
         return table.select(*map(codec.quoted, (*keys, *(there[each.name].name for each in wanted))))
 

@@ -38,9 +38,11 @@ _FORMS: dict[type[DataType], str] = {
     TimestampNTZType: f"{_DATE}([T ][0-9:.]+)?",
 }
 """For types to which Spark casts more texts than it should, the texts that may be cast."""
-_FRACTION, _EXPONENT = r"\.([0-9]*?)0*\s*(?:[eE]|$)", r"[eE]([+-]?[0-9]+)\s*$"
+_FRACTION, _EXPONENT = r"\.([0-9]*?)0*\s*$", "[eE]"
 _BYTE_ORDER_MARK = "\ufeff"
 _ROW = "_anabranch_row"
+_READ_AS = r"(; )?(to read it as null, |if it counts from 1970, |for days since 1970 )?declare read_as=[^)]*"
+"""The part of an explanation that suggests ``read_as``, which ``join_table`` doesn't have."""
 
 
 def csv_column(node: Node, value: Column, field: StructField) -> Column:
@@ -68,11 +70,17 @@ def _is_exact(value: Column, kind: DataType) -> Column:
     text = value.cast("string")
     exact = text.rlike(rf"^\s*({form})\s*$")
     if isinstance(kind, DecimalType):
-        exponent = F.coalesce(F.regexp_extract(text, _EXPONENT, 1).try_cast("int"), F.lit(0))
-        exact &= F.length(F.regexp_extract(text, _FRACTION, 1)) - exponent <= kind.scale
+        digits = F.length(F.regexp_extract(text, _FRACTION, 1))
+        exact &= (digits <= kind.scale) & ~text.rlike(_EXPONENT) | _is_kept(text, kind)
     if isinstance(kind, FloatType | DoubleType):
         exact &= F.abs(value.try_cast(kind)).isin(float("inf")) == text.rlike("(?i:inf)")
     return exact
+
+
+def _is_kept(text: Column, kind: DecimalType) -> Column:
+    """Whether a number with an exponent, such as ``0E-18``, is the number that the type holds."""
+    widest = DecimalType(38, min(38, 38 - kind.precision + kind.scale))
+    return text.rlike(_EXPONENT) & F.coalesce(text.try_cast(kind) == text.try_cast(widest), F.lit(False))
 
 
 def json_rows(node: Node, spark: SparkSession) -> DataFrame:
@@ -93,10 +101,11 @@ def json_rows(node: Node, spark: SparkSession) -> DataFrame:
     text = lines["value"]
     value = F.when(F.startswith(text, F.lit(_BYTE_ORDER_MARK)), F.expr("substring(value, 2)")).otherwise(text)
     opened = reader.opened(value.cast("binary"))
+    reason = F.regexp_replace(reader.reason(value.cast("binary")), _READ_AS, "")
     failing = sql_errors.failing(
         f"{label(node)}: a line of its table can't be read: ",
-        F.concat(reader.reason(value.cast("binary")), F.lit("; it is in "), F.col("_metadata.file_path")),
-        "\n  correct the line, or declare the columns in schema= as the file has them",
+        F.concat(reason, F.lit("; it is in "), F.col("_metadata.file_path")),
+        "\n  correct the line, or declare the columns in schema= as the file has them, and cast them in SQL",
     )
     row = F.when(opened.isNull(), failing.cast(reader.schema)).otherwise(opened)
     rows = lines.where(text.rlike(r"\S")).withColumn(_ROW, row)

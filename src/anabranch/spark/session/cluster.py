@@ -15,10 +15,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch import scratch
+from anabranch import logs, scratch
 from anabranch.config.addresses import host_and_port
-from anabranch.errors import AnabranchError, ConfigError
+from anabranch.errors import AnabranchError, ConfigError, UsageError
 from anabranch.job_code import artifact, job_modules, packed_modules
+
+log = logs.get_logger()
 
 __all__ = ["OF_THE_PLACE", "check_master", "is_cluster", "is_under", "python", "shipped"]
 
@@ -99,14 +101,16 @@ def shipped(conf: Mapping[str, str], home: str) -> dict[str, str]:
     process ends, because executors that start later must also be able to fetch the archives.
 
     Raises:
-        AnabranchError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`. Or the packed
-            code lacks a module of the job.
+        AnabranchError: the job's folder can't be packed; see :func:`anabranch.job_code.artifact.pack`.
     """
     package = Path(__file__).parents[2]
     contents: dict[str, bytes] = {}
     if home:
         code = artifact.pack(Path(home))
-        packed_modules.check(Path(home), code)
+        try:
+            packed_modules.check(Path(home), code)
+        except UsageError as error:  # the job may run without the module
+            log.warning("executors don't get all of the job's code", why=error.what)
         contents[_JOB] = code.content
     contents[_PACKAGE] = artifact.packed_package(package)
     folder = scratch.folder("shipped")

@@ -224,9 +224,11 @@ def _rows(records: pa.RecordBatch, partitions: npt.NDArray[Any]) -> list[tuple[A
 
 
 def _note(lost: list[LostRecord], error: KafkaError | None, message: Message) -> None:
+    # confluent-kafka may call this while an exception is already set. A loop or a generator in here would take that
+    # exception for its own, and Python would be left in a state in which no exception can be handled.
     if error is not None and error.code() not in _PURGED:
-        key = message.key()
-        lost.append(LostRecord(error, message.topic() or "", key, _size(key, message.value(), message.headers())))
+        key, value = message.key(), message.value()
+        lost.append(LostRecord(error, message.topic() or "", key, len(key or b"") + len(value or b"")))
 
 
 def _size(key: Any, value: Any, headers: Any) -> int:
