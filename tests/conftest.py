@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -13,6 +14,8 @@ from tests.support.cases import left_out
 
 hypothesis.settings.register_profile("anabranch", deadline=None)  # how long an example takes depends on the machine
 hypothesis.settings.load_profile("anabranch")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # by "&" of a shell; programs of tests would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LONGEST = "test_running.py"
 """Its minutes would otherwise be those of one process while the others have nothing left to do."""
