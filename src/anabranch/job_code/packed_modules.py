@@ -13,7 +13,8 @@ __all__ = ["check"]
 
 def check(home: Path, packed: Artifact) -> None:
     """Raises UsageError if this process has imported a module of the job that isn't in ``packed``, the job's packed
-    code. Where the code is unpacked, the job couldn't be imported. ``home`` is the job file's folder.
+    code. Unless the import is optional, the job couldn't be imported where the code is unpacked. ``home`` is the job
+    file's folder.
     """
     for path in sorted(job_modules.sources_of(job_modules.code_in(str(home)))):
         if Path(path).relative_to(home).as_posix() not in packed.names:

@@ -93,10 +93,10 @@ def check_state(stored: DeploymentRecord, graph: Graph, start: StartRequest, kno
     """Raises ConflictError if an operator of the plan in ``start`` would keep state that doesn't fit. ``stored`` is the
     drained deployment, ``graph`` is its graph, and ``known`` contains all lanes that the job has ever had, by id.
     """
-    programs = stored.any_program, start.program or start.own_program
-    schemas = [{} if None in programs else program.schemas for program in programs if program is not None] or [{}]
-    before = Version(graph, schemas[0], stored.fingerprint)
-    after = Version(start.graph, schemas[-1], start.fingerprint)
+    old, new = stored.any_program, start.program or start.own_program
+    known_types = ({}, {}) if old is None or new is None else (old.schemas, new.schemas)  # otherwise, not compared
+    before = Version(graph, known_types[0], stored.fingerprint)
+    after = Version(start.graph, known_types[1], start.fingerprint)
     kept = follow_drain.lanes_with_state(start.lanes, start.graph, known)
     if reasons := compatibility.unkept(before, after, [*kept]):
         raise ConflictError(

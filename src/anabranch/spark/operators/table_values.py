@@ -28,11 +28,12 @@ from anabranch.spark.values.plain import JsonReader
 __all__ = ["csv_column", "json_rows"]
 
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+_FLOATING = f"{_NUMBER}|(?i:[+-]?inf(inity)?|nan)"
 _DATE = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _FORMS: dict[type[DataType], str] = {
     DecimalType: _NUMBER,
-    FloatType: f"{_NUMBER}|(?i:[+-]?inf(inity)?|nan)",
-    DoubleType: f"{_NUMBER}|(?i:[+-]?inf(inity)?|nan)",
+    FloatType: _FLOATING,
+    DoubleType: _FLOATING,
     DateType: _DATE,
     TimestampType: f"{_DATE}([T ].+)?",
     TimestampNTZType: f"{_DATE}([T ][0-9:.]+)?",

@@ -88,7 +88,8 @@ class LaneSources:
     def skips_lost(self) -> bool:
         """Whether Spark's own connector reads one of the streams, and is allowed to skip lost records of this stream.
         If the stream ends before the lane's position, such a connector continues from the stream's end."""
-        return any(s.system.connector and s.stream in self.skipping for s in self.all)
+        skipping = self.skipping
+        return any(s.system.connector and s.stream in skipping for s in self.all)
 
     @property
     def has_event_time(self) -> bool:
